@@ -69,15 +69,16 @@ echo "$prefix"
 configure() {
     local dir=$1
     shift
-    cmake -S "$root" -B "$dir" -G Ninja -DFABRIC_WERROR=ON -DFABRIC_GANESHA_PREFIX="$prefix" "$@" > "$dir.configure.log" 2>&1 ||
-        { cat "$dir.configure.log" >&2; die "cmake could not configure $dir"; }
+    mkdir -p "$dir"
+    cmake -S "$root" -B "$dir" -G Ninja -DFABRIC_WERROR=ON -DFABRIC_GANESHA_PREFIX="$prefix" "$@" > "$dir/configure.log" 2>&1 ||
+        { cat "$dir/configure.log" >&2; die "cmake could not configure $dir"; }
 }
 results=$build/results
 rm -rf "$results"
-mkdir -p "$results"
 
 say "build"
 configure "$build" -DCMAKE_BUILD_TYPE=Release
+mkdir -p "$results"
 within cmake --build "$build" -j "$jobs"
 # Public headers are self-contained: each is compiled alone.
 within cmake --build "$build" -j "$jobs" --target all_verify_interface_header_sets
@@ -108,7 +109,6 @@ done
 sanitized() {
     local name=$1 flags=$2 dir=$build/$1
     say "build with $flags"
-    mkdir -p "$dir"
     # Sanitized code sets off warnings of g++ that the code itself does not; the main build has seen those.
     configure "$dir" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DFABRIC_SANITIZE="$flags" -DFABRIC_WERROR=OFF
     within cmake --build "$dir" -j "$jobs" --target fabric_unit_tests
