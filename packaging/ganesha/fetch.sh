@@ -68,11 +68,12 @@ while read -r package version file sum tree; do
 done < "$here/sources.lock"
 
 [ "${FABRIC_NO_PATCHES:-0}" = 0 ] || exit 0
+left_out=${FABRIC_SKIP_PATCH:-}
 for patch in "$here"/patches/*.patch; do
     [ -e "$patch" ] || continue
     name=$(basename "$patch")
     skip=no
-    for prefix in ${FABRIC_SKIP_PATCH//,/ }; do [[ $name != "$prefix"* ]] || skip=yes; done
+    for prefix in ${left_out//,/ }; do [[ $name != "$prefix"* ]] || skip=yes; done
     if [ $skip = yes ]; then echo "fetch.sh: left out: $name" >&2; continue; fi
     patch -d "$dest/ganesha" -p1 --forward --silent --no-backup-if-mismatch < "$patch" || die "patch $name does not apply"
 done

@@ -1,0 +1,413 @@
+"""Starts, stops and watches one ganesha.nfsd with a configuration made for the test.
+
+    export = Export(backing_dir())
+    with Gateway([export]) as gateway:          # FSAL FABRIC, all versions, TCP on free ports of 127.0.0.1
+        connection = rpc.Connection(gateway.nfs_port)
+
+Environment: FABRIC_GANESHA_PREFIX (else packaging/ganesha/build.sh is asked), FABRIC_PLUGIN_DIR (else
+build/fsal_fabric of this tree), FABRIC_TEST_DIR (where backing directories and servers' private folders are made; it must
+be on a file system with handles), FABRIC_TEST_SERVER (fabric, vfs or mem: the FSAL of servers that do not name one),
+FABRIC_KEEP=1 (private folders stay).
+"""
+import ctypes
+import dataclasses
+import itertools
+import os
+import pathlib
+import random
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+
+import rpc
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NFS_PROGRAM, MOUNT_PROGRAM, NLM_PROGRAM = 100003, 100005, 100021
+PORT_NAMES = {"nfs": "NFS_Port", "mount": "MNT_Port", "nlm": "NLM_Port", "rquota": "Rquota_Port"}
+
+
+class GatewayError(Exception):
+    """The message holds the end of the server's log."""
+
+
+class NoHandles(Exception):
+    """No file system with handles is at hand: the caller skips with this message."""
+
+
+def default_fsal():
+    return os.environ.get("FABRIC_TEST_SERVER", "fabric").upper()
+
+
+def _has_handles(directory):
+    """name_to_handle_at(2) with a buffer of 128 bytes."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    handle = ctypes.create_string_buffer(8 + 128)
+    ctypes.memmove(handle, (128).to_bytes(4, "little"), 4)
+    mount_id = ctypes.c_int()
+    at_fdcwd = -100
+    return libc.name_to_handle_at(at_fdcwd, os.fsencode(directory), handle, ctypes.byref(mount_id), 0) == 0
+
+
+def backing_root():
+    """A directory on a file system with file handles. Overlay roots (containers) have none."""
+    named = os.environ.get("FABRIC_TEST_DIR")
+    for base in [named] if named else ["/tmp", "/var/tmp", str(ROOT)]:
+        os.makedirs(base, exist_ok=True)
+        if _has_handles(base):
+            return base
+    raise NoHandles("no file system with file handles under /tmp, /var/tmp or the source tree: set FABRIC_TEST_DIR")
+
+
+def backing_dir(prefix="fabric-test-"):
+    """A new empty directory to export, open to every user; the caller removes it."""
+    path = tempfile.mkdtemp(prefix=prefix, dir=backing_root())
+    os.chmod(path, 0o777)
+    return path
+
+
+def free_port(taken=()):
+    """A TCP and UDP port outside the range that the kernel gives to outgoing connections."""
+    for port in random.sample(range(10000, 32000), 500):
+        if port in taken:
+            continue
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            try:
+                tcp.bind(("0.0.0.0", port))
+                udp.bind(("0.0.0.0", port))
+                return port
+            except OSError:
+                continue
+    raise GatewayError("no free port between 10000 and 32000")
+
+
+def ganesha_prefix():
+    prefix = os.environ.get("FABRIC_GANESHA_PREFIX")
+    if not prefix:
+        prefix = subprocess.run([ROOT / "packaging/ganesha/build.sh"], check=True, stdout=subprocess.PIPE,
+                                text=True).stdout.strip()
+    return pathlib.Path(prefix)
+
+
+def plugin_dir():
+    return pathlib.Path(os.environ.get("FABRIC_PLUGIN_DIR") or ROOT / "build/fsal_fabric")
+
+
+@dataclasses.dataclass
+class Export:
+    """`options` go into the EXPORT block, `fsal_options` into its FSAL block; `fsal` None is the gateway's."""
+    path: str
+    pseudo: str = "/export"
+    options: dict = dataclasses.field(default_factory=dict)
+    fsal_options: dict = dataclasses.field(default_factory=dict)
+    fsal: str = None
+
+    def render(self, number, gateway):
+        options = {"Export_Id": number, "Path": self.path, "Pseudo": self.pseudo, "Access_Type": "RW",
+                   "Squash": "No_Root_Squash", "SecType": "sys", "Protocols": gateway.export_protocols(), **self.options}
+        fsal = {"Name": self.fsal or gateway.fsal, **self.fsal_options}
+        return (f"EXPORT {{\n{_render_options(options)}    FSAL {{\n{_render_options(fsal, 8)}    }}\n}}\n")
+
+
+def _render_options(options, indent=4):
+    pad = " " * indent
+    lines = []
+    for key, value in options.items():
+        if isinstance(value, dict):
+            lines.append(f"{pad}{key} {{\n{_render_options(value, indent + 4)}{pad}}}\n")
+        else:
+            quoted = f'"{value}"' if isinstance(value, str) and value.startswith("/") else value
+            lines.append(f"{pad}{key} = {quoted};\n")
+    return "".join(lines)
+
+
+class Gateway:
+    """One server process and its private folder `work` (configuration, log, pid, recovery state, plug-ins).
+
+    versions        of "3", "4.0", "4.1", "4.2"
+    rdma            NFS over RDMA too, on `rdma_port`
+    core, nfsv4     more options of NFS_Core_Param and NFSv4 ("None" as a value leaves a default of ours out)
+    blocks          further blocks by name, e.g. {"FABRIC": {"Metrics_Address": ...}}; merged over ours
+    extra           text put at the end of the configuration as it stands
+    faults          a fault specification (common/fault.h), later changed by `set_faults`
+    limits          e.g. {resource.RLIMIT_NOFILE: (256, 256)}
+    wrapper         a command in front of the server, e.g. ["perf", "record", "-g", "--"]
+    """
+
+    def __init__(self, exports, fsal=None, versions=("3", "4.0", "4.1", "4.2"), rdma=False, core=None, nfsv4=None,
+                 blocks=None, extra="", environment=None, faults=None, limits=None, wrapper=(), prefix=None,
+                 plugins=None, log_level="EVENT", strict=True, metrics=True, rdma_port=20049):
+        self.fsal = (fsal or default_fsal()).upper()
+        self.exports = list(exports)
+        self.versions, self.rdma, self.rdma_port = tuple(versions), rdma, rdma_port
+        self.core, self.nfsv4, self.blocks, self.extra = core or {}, nfsv4 or {}, blocks or {}, extra
+        self.environment, self.limits = environment or {}, limits or {}
+        self.wrapper, self.strict, self.log_level = list(wrapper), strict, log_level
+        self.prefix = pathlib.Path(prefix) if prefix else ganesha_prefix()
+        self.plugins = pathlib.Path(plugins) if plugins else plugin_dir()
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="fabric-gw-", dir=os.environ.get("FABRIC_TEST_DIR") or "/tmp"))
+        self.log_path, self.pid_path = self.work / "ganesha.log", self.work / "ganesha.pid"
+        self.config_path, self.fault_path = self.work / "ganesha.conf", self.work / "faults"
+        self.metrics_enabled = metrics
+        self.process = None
+        self.rpcbind = None
+        self.restarts = 0
+        self._choose_ports()
+        self.set_faults(faults or "")
+        (self.work / "recovery").mkdir()
+        self._gather_plugins()
+
+    # -- configuration
+
+    def _choose_ports(self):
+        self.ports = {}
+        for name in [*PORT_NAMES, "metrics"]:
+            self.ports[name] = free_port(self.ports.values())
+
+    @property
+    def nfs_port(self):
+        return self.ports["nfs"]
+
+    @property
+    def mount_port(self):
+        return self.ports["mount"]
+
+    @property
+    def nlm_port(self):
+        return self.ports["nlm"]
+
+    def _gather_plugins(self):
+        """Ganesha loads plug-ins from one folder: links to the stock ones and ours."""
+        folder = self.work / "plugins"
+        folder.mkdir()
+        for source in [*(self.prefix / "lib/ganesha").glob("libfsal*.so"), *self.plugins.glob("libfsal*.so")]:
+            link = folder / source.name
+            link.unlink(missing_ok=True)
+            link.symlink_to(source.resolve())
+
+    def export_protocols(self):
+        return ", ".join((["3"] if "3" in self.versions else []) + (["4"] if self._minor_versions() else []))
+
+    def _minor_versions(self):
+        return [version[2:] for version in self.versions if version.startswith("4.")]
+
+    def _knows_option(self, name):
+        """Whether this build of Ganesha has the option: a build without our patches does not have all."""
+        library = (self.prefix / "lib/libganesha_nfsd.so").read_bytes()
+        return name.encode() + b"\0" in library
+
+    def render(self):
+        protocols = self.export_protocols() + (", NFSRDMA" if self.rdma else "")
+        core = {key: self.ports[name] for name, key in PORT_NAMES.items()}
+        core.update({"Bind_Addr": "0.0.0.0", "Protocols": protocols, "Enable_UDP": "false", "mount_path_pseudo": "true",
+                     "Plugins_Dir": str(self.work / "plugins"), "allow_set_io_flusher_fail": "true"})
+        if self._knows_option("Enable_RPCBIND"):
+            core["Enable_RPCBIND"] = "false"
+        if self.rdma:
+            core["NFS_RDMA_Port"] = self.rdma_port
+            core["NFS_RDMA_Protocol_Versions"] = ", ".join(self.versions)
+        nfsv4 = {"RecoveryBackend": "fs", "RecoveryRoot": str(self.work / "recovery"), "Graceless": "true",
+                 "Lease_Lifetime": 20, "Grace_Period": 20, "Only_Numeric_Owners": "true",
+                 "minor_versions": ", ".join(self._minor_versions()) or "0"}
+        blocks = {"NFS_Core_Param": {**core, **self.core}, "NFSv4": {**nfsv4, **self.nfsv4},
+                  "LOG": {"Default_Log_Level": self.log_level}}
+        if self._uses_fabric() and self.metrics_enabled:
+            blocks["FABRIC"] = {"Metrics_Address": f'"127.0.0.1:{self.ports["metrics"]}"'}
+        for name, options in self.blocks.items():
+            blocks[name] = {**blocks.get(name, {}), **options}
+        text = "".join(f"{name} {{\n" + _render_options({k: v for k, v in options.items() if v is not None}) + "}\n"
+                       for name, options in blocks.items())
+        return text + "".join(e.render(number, self) for number, e in enumerate(self.exports, 1)) + self.extra
+
+    def _uses_fabric(self):
+        return "FABRIC" in [self.fsal, *(e.fsal for e in self.exports)]
+
+    def set_faults(self, specification):
+        """Takes effect within 50 ms in a running server (common/fault.h); "" disarms."""
+        fresh = self.fault_path.with_suffix(".new")
+        fresh.write_text(specification)
+        fresh.rename(self.fault_path)
+
+    # -- life
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *unused):
+        self.close()
+
+    def start(self, timeout=60):
+        """Returns when NULL calls to NFS and MOUNT are answered."""
+        for attempt in itertools.count(1):
+            self.launch()
+            try:
+                self.wait_ready(timeout)
+                return self
+            except GatewayError:
+                taken = re.search(r"Cannot bind .*(in use|98)", self.log()) is not None
+                self.kill9()
+                if not taken or attempt == 3:
+                    raise
+                self._choose_ports()                # somebody took a port between our choice and the start
+                self.log_path.unlink()
+
+    def launch(self):
+        """Starts the process and does not wait for it."""
+        if not self._knows_option("Enable_RPCBIND"):
+            self._need_rpcbind()
+        self.config_path.write_text(self.render())
+        command = [*self.wrapper, str(self.prefix / "bin/ganesha.nfsd"), "-F", "-L", str(self.log_path), "-f",
+                   str(self.config_path), "-p", str(self.pid_path), "-N", f"NIV_{self.log_level}"]
+        if self.strict:
+            command.append("-x")
+        environment = {**os.environ, "FABRIC_FAULT_FILE": str(self.fault_path), **self.environment}
+        with open(self.work / "console", "ab") as console:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console,
+                                            env=environment, cwd=self.work, preexec_fn=self._child_setup())
+
+    def _child_setup(self):
+        # The kernel counts the end of the starting thread as the parent's death, so only a main thread asks for it.
+        follows_us = threading.current_thread() is threading.main_thread()
+        libc = ctypes.CDLL(None)
+
+        def setup():
+            for which, value in self.limits.items():
+                resource.setrlimit(which, value)
+            if follows_us:
+                libc.prctl(1, signal.SIGKILL)       # PR_SET_PDEATHSIG: no server is left behind by a killed test
+        return setup
+
+    def _need_rpcbind(self):
+        try:
+            with rpc.Connection(111, timeout=5) as connection:
+                connection.call(100000, 2, 0)
+                return
+        except (OSError, rpc.Timeout, rpc.Closed):
+            pass
+        self.rpcbind = subprocess.Popen(["rpcbind", "-w", "-f"], stdin=subprocess.DEVNULL)
+        self._wait(lambda: self._null_answers(111, 100000, 2), 20, "rpcbind does not answer")
+
+    def _null_answers(self, port, program, version):
+        try:
+            with rpc.Connection(port, timeout=5) as connection:
+                connection.call(program, version, 0)
+                return True
+        except (OSError, rpc.Timeout, rpc.Closed):
+            return False
+
+    def wait_ready(self, timeout=60):
+        version = 3 if "3" in self.versions else 4
+        self._wait(lambda: self._null_answers(self.nfs_port, NFS_PROGRAM, version), timeout, "NFS does not answer")
+        if version == 3:
+            self._wait(lambda: self._null_answers(self.mount_port, MOUNT_PROGRAM, 3), timeout, "MOUNT does not answer")
+        # The listener answers before the exports are up.
+        self._wait(lambda: "NFS SERVER INITIALIZED" in self.log(), timeout, "the server does not finish its start")
+
+    def _wait(self, condition, timeout, failure):
+        deadline = time.monotonic() + timeout
+        while not condition():
+            if self.process is not None and self.process.poll() is not None:
+                raise GatewayError(f"the server ended with {self.process.returncode} at its start:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise GatewayError(f"{failure} after {timeout} s:\n{self.log_tail()}")
+            time.sleep(0.02)
+
+    def wait_exit(self, timeout=60):
+        """The exit status (negative: the signal) of a server that ends by itself."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise GatewayError(f"the server still runs after {timeout} s:\n{self.log_tail()}") from None
+
+    def alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def pid(self):
+        """Of the server itself, also under a wrapper."""
+        if self.wrapper:
+            return int(self.pid_path.read_text())
+        return self.process.pid
+
+    def stop(self, timeout=60):
+        """SIGTERM; a server that does not end in time is killed and reported."""
+        if not self.alive():
+            return self.process.returncode if self.process else None
+        os.kill(self.pid, signal.SIGTERM)
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill9()
+            raise GatewayError(f"the server did not end within {timeout} s of SIGTERM:\n{self.log_tail()}") from None
+
+    def kill9(self):
+        if self.alive():
+            try:
+                os.kill(self.pid, signal.SIGKILL)
+            except (ProcessLookupError, FileNotFoundError, ValueError):
+                self.process.kill()
+            self.process.wait(30)
+
+    def restart(self, timeout=60):
+        """Starts again on the same ports with the same recovery state; the log of the life before is kept."""
+        if self.alive():
+            self.stop(timeout)
+        self.restarts += 1
+        if self.log_path.exists():
+            self.log_path.rename(self.work / f"ganesha.log.{self.restarts}")
+        self.launch()
+        self.wait_ready(timeout)
+        return self
+
+    def close(self):
+        self.kill9()
+        if self.rpcbind is not None:
+            self.rpcbind.terminate()
+            self.rpcbind.wait(20)
+            self.rpcbind = None
+        if not os.environ.get("FABRIC_KEEP"):
+            shutil.rmtree(self.work, ignore_errors=True)
+
+    # -- what the server looks like from outside
+
+    def log(self):
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def log_tail(self, lines=25):
+        console = self.work / "console"
+        text = self.log() + (console.read_text(errors="replace") if console.exists() else "")
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _proc(self, name):
+        return pathlib.Path(f"/proc/{self.pid}/{name}").read_text()
+
+    def rss(self):
+        """Resident bytes."""
+        return int(re.search(r"VmRSS:\s+(\d+) kB", self._proc("status")).group(1)) * 1024
+
+    def cpu_seconds(self):
+        """User and system time of the process so far (resolution: one clock tick, 10 ms)."""
+        fields = self._proc("stat").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def fds(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.pid}/task"))
+
+    def metrics(self):
+        """{'name{labels}': value} of our plug-in's metrics page."""
+        page = urllib.request.urlopen(f"http://127.0.0.1:{self.ports['metrics']}/metrics", timeout=20).read().decode()
+        samples = (line.rsplit(" ", 1) for line in page.splitlines() if line and not line.startswith("#"))
+        return {name: float(value) for name, value in samples}
