@@ -45,7 +45,7 @@ class Pool {
     auto run_as(const Credentials& who, F&& call) -> Result<std::invoke_result_t<F>> {
         using Value = std::invoke_result_t<F>;
         struct Bound : Task {
-            F* call = nullptr;
+            std::remove_reference_t<F>* call = nullptr;
             std::optional<Value> value;
         } bound;
         bound.call = &call;
