@@ -37,14 +37,17 @@ Status start_data(const DataConfig& config);
 // Called when the module is unloaded: waits for what is in flight.
 void stop_data();
 
-// open2, reopen2, status2, close, close2, close_func, reopen_func, read2, write2, commit2, lock_op2, seek2, fallocate,
-// io_advise2.
+// open2, check_verifier, reopen2, status2, close, close2, close_func, reopen_func, read2, write2, commit2, lock_op2,
+// seek2, fallocate, io_advise2.
 void install_data_ops(fsal_obj_ops& ops);
 // alloc_state, get_write_verifier, get_fsal_obj_hdl.
 void install_data_export_ops(export_ops& ops);
 
 // Closes the object's own descriptor and settles what is not committed; for release(). No I/O may be in progress.
 void close_object_file(Object& object);
+// After EMFILE or ENFILE: has descriptors closed that the server keeps open but does not use. True: try again. Waits a
+// second at most; no lock of Ganesha's LRU may be held.
+bool relieve_descriptors();
 // The share reservations' part of merge().
 fsal_status_t merge_shares(Object& original, Object& duplicate);
 

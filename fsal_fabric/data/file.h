@@ -4,7 +4,6 @@
 #include <atomic>
 #include <mutex>
 
-#include "common/unique_fd.h"
 #include "fsal_fabric/ganesha.h"
 
 namespace fabric::fsal {
@@ -14,11 +13,10 @@ namespace fabric::fsal {
 struct Fd {
     fsal_fd base;
     int fd;
-    // The same file in the same access mode with O_DIRECT, opened at the first use and closed with fd; -1 until then,
-    // direct_refused where the file system or the descriptor limit does not allow it.
+    // The same file in the same access mode with O_DIRECT, opened at the first use and closed with fd; -1 until then.
     std::atomic<int> direct_fd;
-
-    static constexpr int direct_refused = -2;
+    // The file system does not take O_DIRECT for this file.
+    std::atomic<bool> direct_refused;
 
     static Fd& from(fsal_fd* base) { return *reinterpret_cast<Fd*>(base); }
 };
@@ -28,17 +26,16 @@ struct FileData {
     // The descriptor for I/O without a state (NFSv3, anonymous stateids); Ganesha's LRU may close it.
     Fd global;
     fsal_share share;
+    fsal_obj_handle* object;  // whose data this is
 
-    // Writes that were answered UNSTABLE and not committed yet. The descriptor shares the open file description that
-    // wrote first, so the kernel reports on it any write-back error since then, whoever closed what meanwhile
-    // (errseq, Documentation/core-api/errseq.rst); -1: nothing is pending. Guarded by commit_mutex, which also makes
-    // the commits of one file go one after another, so that none answers before an earlier one's error is known.
+    // A descriptor while writes are answered UNSTABLE and not committed, else -1. It shares the open file description
+    // that wrote first, so the kernel reports on it every write-back error since then, whoever closed or synced what
+    // meanwhile (errseq_t: an error is reported once per open file description).
+    std::atomic<int> uncommitted;
+    // Makes the commits of one file go one after another, so that none answers before an earlier one's error is known.
     std::mutex commit_mutex;
-    UniqueFd uncommitted;
-    std::atomic<bool> has_uncommitted;
 
-    // `fsal_export` owns the object.
-    void init(fsal_export* owner);
+    void init(fsal_obj_handle& of, fsal_export& owner);
     void destroy();
 };
 
