@@ -11,7 +11,7 @@ import sys
 import time
 
 import nfs4
-from gateway import Gateway
+from gateway import Export, Gateway, backing_dir
 
 LEASE = 4  # seconds
 
@@ -38,18 +38,18 @@ def wait_for_lock(client, root, name):
 
 
 def main(holders):
-    with Gateway(nfsv4=f"Lease_Lifetime = {LEASE};") as gateway:
-        root_finder = nfs4.Client(gateway.port, "root finder")
+    with Gateway([Export(backing_dir())], fsal="VFS", nfsv4={"Lease_Lifetime": LEASE}) as gateway:
+        root_finder = nfs4.Client(gateway.nfs_port, "root finder")
         root = root_finder.compound(nfs4.putrootfh(), nfs4.lookup("export"), nfs4.getfh())[2]
 
-        dead = [nfs4.Client(gateway.port, f"dead {n}") for n in range(holders)]
+        dead = [nfs4.Client(gateway.nfs_port, f"dead {n}") for n in range(holders)]
         for number, client in enumerate(dead):
             client.set_clientid()
             # Two ranges: when the first is released the second still stands in the waiter's way.
             locked_file(client, root, "locked", [(number * 100, 10), (number * 100 + 50, 10)])
             client.open40(root, f"denied {number}", b"denier", create=True, deny=nfs4.SHARE_BOTH)
 
-        waiter, opener = nfs4.Client(gateway.port, "waiter"), nfs4.Client(gateway.port, "opener", timeout=20)
+        waiter, opener = nfs4.Client(gateway.nfs_port, "waiter"), nfs4.Client(gateway.nfs_port, "opener", timeout=20)
         waiter.set_clientid()
         opener.set_clientid()
         wait_for_lock(waiter, root, "locked")

@@ -3,7 +3,12 @@
 An operation is a pair (number, encoded arguments); `compound` sends a list of them and returns the status and the
 decoded result of each that ran.
 """
-from rpc import Pack, RpcConnection, Unpack
+import pathlib
+import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import rpc  # noqa: E402
 
 OK = 0
 NFS4ERR_DENIED, NFS4ERR_GRACE, NFS4ERR_SHARE_DENIED, NFS4ERR_DELAY = 10010, 10013, 10015, 10008
@@ -18,6 +23,42 @@ OP_RECLAIM_COMPLETE = 58
 READ_LT, WRITE_LT, READW_LT, WRITEW_LT = 1, 2, 3, 4
 SHARE_READ, SHARE_WRITE, SHARE_BOTH = 1, 2, 3
 SEQ4_CB_PATH_DOWN, SEQ4_CB_PATH_DOWN_SESSION = 0x1, 0x200
+
+
+class Pack(rpc.Packer):
+    """Several numbers in one call."""
+
+    def u32(self, *values):
+        for value in values:
+            super().u32(value)
+        return self
+
+    def u64(self, *values):
+        for value in values:
+            super().u64(value)
+        return self
+
+
+class Connection(rpc.Connection):
+    """Calls of the server (a back channel) go to `callback(procedure, Unpacker)`, which returns the results' bytes,
+    or None for no answer."""
+
+    callback = None
+
+    def receive_record(self, timeout=None):
+        while True:
+            message = super().receive_record(timeout)
+            if struct.unpack(">I", message[4:8])[0] == rpc.REPLY:
+                return message
+            self.answer(rpc.Unpacker(message))
+
+    def answer(self, call):
+        xid, head = call.u32(), [call.u32() for _ in range(5)]
+        for _ in range(2):
+            call.u32(), call.opaque()
+        results = self.callback(head[-1], call) if self.callback else None
+        if results is not None:
+            self.send_record(Pack().u32(xid, rpc.REPLY, rpc.MSG_ACCEPTED).raw(rpc.auth_none()).u32(0).bytes() + results)
 
 
 class Nfs4Error(Exception):
@@ -58,7 +99,7 @@ def open_file(clientid, owner, name=None, seqid=0, access=SHARE_BOTH, deny=0, cr
     body = Pack().u32(seqid, access, deny).u64(clientid).opaque(owner)
     if create:
         body.u32(1, 0)
-        body.parts.append(bitmap(33))
+        body.raw(bitmap(33))
         body.opaque(Pack().u32(0o644).bytes())
     else:
         body.u32(0)
@@ -66,20 +107,20 @@ def open_file(clientid, owner, name=None, seqid=0, access=SHARE_BOTH, deny=0, cr
 
 
 def open_confirm(stateid, seqid):
-    return OP_OPEN_CONFIRM, Pack().raw(stateid).u32(seqid).bytes()
+    return OP_OPEN_CONFIRM, Pack().fixed(stateid).u32(seqid).bytes()
 
 
 def close(stateid, seqid=0):
-    return OP_CLOSE, Pack().u32(seqid).raw(stateid).bytes()
+    return OP_CLOSE, Pack().u32(seqid).fixed(stateid).bytes()
 
 
 def lock_new(kind, offset, length, open_seqid, open_stateid, clientid, owner, lock_seqid=0):
-    body = Pack().u32(kind, 0).u64(offset, length).u32(1, open_seqid).raw(open_stateid)
+    body = Pack().u32(kind, 0).u64(offset, length).u32(1, open_seqid).fixed(open_stateid)
     return OP_LOCK, body.u32(lock_seqid).u64(clientid).opaque(owner).bytes()
 
 
 def write(stateid, offset, data, stable=0):
-    return OP_WRITE, Pack().raw(stateid).u64(offset).u32(stable).opaque(data).bytes()
+    return OP_WRITE, Pack().fixed(stateid).u64(offset).u32(stable).opaque(data).bytes()
 
 
 def commit():
@@ -91,11 +132,11 @@ def renew(clientid):
 
 
 def delegreturn(stateid):
-    return OP_DELEGRETURN, Pack().raw(stateid).bytes()
+    return OP_DELEGRETURN, Pack().fixed(stateid).bytes()
 
 
 def readdir(cookie, verifier, dircount, maxcount, attributes):
-    body = Pack().u64(cookie).raw(verifier).u32(dircount, maxcount).bytes()
+    body = Pack().u64(cookie).fixed(verifier).u32(dircount, maxcount).bytes()
     return OP_READDIR, body + bitmap(*attributes)
 
 
@@ -105,11 +146,11 @@ def read_bitmap(reply):
 
 
 def decode_open(reply):
-    result = {"stateid": reply.raw(16), "change": (reply.u32(), reply.u64(), reply.u64()), "flags": reply.u32()}
+    result = {"stateid": reply.fixed(16), "change": (reply.u32(), reply.u64(), reply.u64()), "flags": reply.u32()}
     read_bitmap(reply)
     result["delegation"] = reply.u32()
     if result["delegation"] in (1, 2):
-        result["deleg_stateid"], result["recall"] = reply.raw(16), reply.u32()
+        result["deleg_stateid"], result["recall"] = reply.fixed(16), reply.u32()
         if result["delegation"] == 2:
             result["limit"] = (reply.u32(), reply.u64())
         reply.u32(), reply.u32(), reply.u32(), reply.opaque()
@@ -119,14 +160,14 @@ def decode_open(reply):
 
 
 def decode_readdir(reply):
-    start = reply.at
-    result = {"verifier": reply.raw(8), "entries": []}
+    start = reply.position
+    result = {"verifier": reply.fixed(8), "entries": []}
     while reply.u32():
         cookie, name = reply.u64(), reply.opaque()
         read_bitmap(reply)
         result["entries"].append((cookie, name, reply.opaque()))
     result["eof"] = bool(reply.u32())
-    result["size"] = reply.at - start
+    result["size"] = reply.position - start
     return result
 
 
@@ -147,12 +188,12 @@ def decode_channel(reply):
 
 
 def decode_create_session(reply):
-    return {"session": reply.raw(16), "seqid": reply.u32(), "flags": reply.u32(),
+    return {"session": reply.fixed(16), "seqid": reply.u32(), "flags": reply.u32(),
             "fore": decode_channel(reply), "back": decode_channel(reply)}
 
 
 def decode_sequence(reply):
-    result = {"session": reply.raw(16), "seqid": reply.u32(), "slot": reply.u32()}
+    result = {"session": reply.fixed(16), "seqid": reply.u32(), "slot": reply.u32()}
     result.update(highest=reply.u32(), target=reply.u32(), flags=reply.u32())
     return result
 
@@ -162,12 +203,12 @@ def decode_getattr(reply):
 
 
 DECODERS = {
-    OP_GETFH: Unpack.opaque, OP_OPEN: decode_open, OP_READDIR: decode_readdir, OP_GETATTR: decode_getattr,
-    OP_OPEN_CONFIRM: lambda r: r.raw(16), OP_CLOSE: lambda r: r.raw(16), OP_LOCK: lambda r: r.raw(16),
-    OP_SETCLIENTID: lambda r: (r.u64(), r.raw(8)), OP_CREATE: lambda r: (r.u32(), r.u64(), r.u64(), read_bitmap(r)),
-    OP_WRITE: lambda r: (r.u32(), r.u32(), r.raw(8)), OP_COMMIT: lambda r: r.raw(8),
+    OP_GETFH: rpc.Unpacker.opaque, OP_OPEN: decode_open, OP_READDIR: decode_readdir, OP_GETATTR: decode_getattr,
+    OP_OPEN_CONFIRM: lambda r: r.fixed(16), OP_CLOSE: lambda r: r.fixed(16), OP_LOCK: lambda r: r.fixed(16),
+    OP_SETCLIENTID: lambda r: (r.u64(), r.fixed(8)), OP_CREATE: lambda r: (r.u32(), r.u64(), r.u64(), read_bitmap(r)),
+    OP_WRITE: lambda r: (r.u32(), r.u32(), r.fixed(8)), OP_COMMIT: lambda r: r.fixed(8),
     OP_EXCHANGE_ID: decode_exchange_id, OP_CREATE_SESSION: decode_create_session, OP_SEQUENCE: decode_sequence,
-    OP_BIND_CONN: lambda r: (r.raw(16), r.u32(), r.u32()),
+    OP_BIND_CONN: lambda r: (r.fixed(16), r.u32(), r.u32()),
 }
 
 
@@ -175,7 +216,7 @@ class Client:
     """An NFSv4 client on one connection."""
 
     def __init__(self, port, name, minor=0, timeout=30.0):
-        self.rpc = RpcConnection(port, timeout=timeout)
+        self.rpc = Connection(port, timeout=timeout)
         self.name, self.minor = name.encode(), minor
         self.clientid = 0
         self.session = None
@@ -189,7 +230,7 @@ class Client:
         return self.rpc.send_call(100003, 4, 1, body)
 
     def receive(self, xid):
-        reply = self.rpc.wait_reply(xid)
+        reply = self.rpc.wait(xid)
         status = reply.u32()
         reply.opaque()
         results = []
@@ -211,9 +252,9 @@ class Client:
     # NFSv4.0
 
     def set_clientid(self, verifier=b"verifier"):
-        body = Pack().raw(verifier).opaque(self.name).u32(0x40000000).string("tcp").string("127.0.0.1.0.0").u32(1)
+        body = Pack().fixed(verifier).opaque(self.name).u32(0x40000000).string("tcp").string("127.0.0.1.0.0").u32(1)
         self.clientid, confirm = self.compound((OP_SETCLIENTID, body.bytes()))[0]
-        self.compound((OP_SETCLIENTID_CONFIRM, Pack().u64(self.clientid).raw(confirm).bytes()))
+        self.compound((OP_SETCLIENTID_CONFIRM, Pack().u64(self.clientid).fixed(confirm).bytes()))
 
     def open40(self, folder, name, owner, **how):
         """Opens by name with a fresh open owner and confirms it: (handle, open stateid)."""
@@ -226,7 +267,7 @@ class Client:
     # NFSv4.1
 
     def create_session(self, back_channel=True, program=0x40000000):
-        body = Pack().raw(b"verifier").opaque(self.name).u32(0, 0, 0).bytes()
+        body = Pack().fixed(b"verifier").opaque(self.name).u32(0, 0, 0).bytes()
         exchange = self.compound((OP_EXCHANGE_ID, body))[0]
         self.clientid = exchange["clientid"]
         body = Pack().u64(self.clientid).u32(exchange["seqid"], 2 if back_channel else 0)
@@ -242,7 +283,7 @@ class Client:
 
     def start41(self, *operations):
         self.sequence_id += 1
-        sequence = Pack().raw(self.session["session"]).u32(self.sequence_id, 0, 0, 0).bytes()
+        sequence = Pack().fixed(self.session["session"]).u32(self.sequence_id, 0, 0, 0).bytes()
         return self.send([(OP_SEQUENCE, sequence), *operations])
 
     def finish41(self, xid):
