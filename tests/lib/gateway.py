@@ -216,7 +216,7 @@ class Gateway:
                  "Lease_Lifetime": 20, "Grace_Period": 20, "Only_Numeric_Owners": "true",
                  "minor_versions": ", ".join(self._minor_versions()) or "0"}
         blocks = {"NFS_Core_Param": {**core, **self.core}, "NFSv4": {**nfsv4, **self.nfsv4},
-                  "LOG": {"Default_Log_Level": self.log_level}}
+                  "LOG": {"Default_Log_Level": self.log_level, "Components": {"INIT": "EVENT"}}}
         if self._uses_fabric() and self.metrics_enabled:
             blocks["FABRIC"] = {"Metrics_Address": f'"127.0.0.1:{self.ports["metrics"]}"'}
         for name, options in self.blocks.items():
@@ -267,7 +267,7 @@ class Gateway:
             self._need_rpcbind()
         self.config_path.write_text(self.render())
         command = [*self.wrapper, str(self.prefix / "bin/ganesha.nfsd"), "-F", "-L", str(self.log_path), "-f",
-                   str(self.config_path), "-p", str(self.pid_path), "-N", f"NIV_{self.log_level}"]
+                   str(self.config_path), "-p", str(self.pid_path), "-N", "NIV_EVENT"]
         if self.strict:
             command.append("-x")
         environment = {**os.environ, "FABRIC_FAULT_FILE": str(self.fault_path), **self.environment}
