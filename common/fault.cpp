@@ -36,7 +36,8 @@ struct Fault {
 using Faults = std::map<std::string, Fault, std::less<>>;
 
 std::mutex mutex;
-Faults faults;
+// Never destroyed: the thread that follows the fault file is detached and may arm while the process exits.
+Faults& faults = *new Faults;
 
 bool parse_number(std::string_view text, uint64_t* number) {
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);

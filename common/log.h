@@ -2,36 +2,44 @@
 // own log).
 #pragma once
 
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
 
 #include <functional>
 #include <string_view>
+#include <utility>
 
 namespace fabric::log {
 
-using Sink = std::function<void(spdlog::level::level_enum, std::string_view line)>;
+enum class Level { debug, info, warn, error };
 
-// Replaces where lines go; called once, before threads start. The sink may be called from any thread, one line at a
-// time.
+using Sink = std::function<void(Level, std::string_view line)>;
+
+// Replaces where lines go; called once, before threads start. The sink is called from any thread, one line at a time.
 void set_sink(Sink sink);
-void set_level(spdlog::level::level_enum level);
-spdlog::logger& logger();
+// Lines below `level` are dropped before they are formatted (default: info). Any thread.
+void set_level(Level level);
+bool enabled(Level level);
+void write(Level level, std::string_view line);
 
 template <typename... Args>
-void error(spdlog::format_string_t<Args...> format, Args&&... args) {
-    logger().error(format, std::forward<Args>(args)...);
+void log(Level level, fmt::format_string<Args...> format, Args&&... args) {
+    if (enabled(level)) write(level, fmt::format(format, std::forward<Args>(args)...));
 }
 template <typename... Args>
-void warn(spdlog::format_string_t<Args...> format, Args&&... args) {
-    logger().warn(format, std::forward<Args>(args)...);
+void error(fmt::format_string<Args...> format, Args&&... args) {
+    log(Level::error, format, std::forward<Args>(args)...);
 }
 template <typename... Args>
-void info(spdlog::format_string_t<Args...> format, Args&&... args) {
-    logger().info(format, std::forward<Args>(args)...);
+void warn(fmt::format_string<Args...> format, Args&&... args) {
+    log(Level::warn, format, std::forward<Args>(args)...);
 }
 template <typename... Args>
-void debug(spdlog::format_string_t<Args...> format, Args&&... args) {
-    logger().debug(format, std::forward<Args>(args)...);
+void info(fmt::format_string<Args...> format, Args&&... args) {
+    log(Level::info, format, std::forward<Args>(args)...);
+}
+template <typename... Args>
+void debug(fmt::format_string<Args...> format, Args&&... args) {
+    log(Level::debug, format, std::forward<Args>(args)...);
 }
 
 }  // namespace fabric::log

@@ -1,0 +1,153 @@
+"""Prepares what a guest boots from: Debian's kernel, unpacked in the cache, and a small initramfs made of it.
+
+The kernel is the one that Debian's `linux-image-amd64` depends on. FABRIC_CACHE/vm/KERNEL-PACKAGE holds it; a second
+call only reads the list of modules. Any number of calls may run at once.
+"""
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+# What the initramfs needs to reach the host's root; everything else is loaded by name in the guest.
+BOOT_MODULES = ["virtio_pci", "9p", "9pnet_virtio", "overlay", "virtio_console"]
+
+
+class ImageError(Exception):
+    """The message names what failed and what to do."""
+
+
+def cache_dir():
+    base = os.environ.get("FABRIC_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "fabric")
+    return os.path.join(base, "vm")
+
+
+def run(*command, **options):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    if done.returncode != 0:
+        raise ImageError(f"{' '.join(command)} failed ({done.returncode}): {done.stdout.strip()[-600:]}")
+    return done.stdout
+
+
+def kernel_package():
+    """The exact package name: a download by pattern would fetch every kernel of the archive."""
+    pinned = os.environ.get("FABRIC_VM_KERNEL")
+    if pinned:
+        return pinned
+    listing = run("apt-cache", "depends", "linux-image-amd64")
+    found = re.search(r"Depends: (linux-image-\S+)", listing)
+    if not found:
+        raise ImageError("apt-cache knows no linux-image-amd64: run `apt-get update`, or set FABRIC_VM_KERNEL to the "
+                         "name of a kernel package")
+    return found.group(1)
+
+
+class Image:
+    """A kernel, its modules and the initramfs without the job."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        boot = os.path.join(directory, "boot")
+        name = next(f for f in sorted(os.listdir(boot)) if f.startswith("vmlinuz-"))
+        self.kernel = os.path.join(boot, name)
+        self.version = name[len("vmlinuz-"):]
+        self.modules = os.path.join(directory, "lib/modules", self.version)
+
+    def boot_modules(self):
+        """Paths of the modules for the initramfs in the order to load them."""
+        dependencies = {}
+        names = {}
+        with open(os.path.join(self.modules, "modules.dep"), encoding="utf-8") as lines:
+            for line in lines:
+                path, _, needs = line.partition(":")
+                dependencies[path] = needs.split()
+                names[os.path.basename(path).split(".")[0].replace("-", "_")] = path
+        order = []
+
+        def add(path):
+            for need in dependencies[path]:
+                add(need)
+            if path not in order:
+                order.append(path)
+
+        for module in BOOT_MODULES:
+            if module in names:                     # absent: built in
+                add(names[module])
+        return [os.path.join(self.modules, path) for path in order]
+
+    def initramfs(self):
+        """The bytes of a cpio archive: busybox, the boot scripts and the modules."""
+        here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot")
+        busybox = shutil.which("busybox")
+        if not busybox:
+            raise ImageError("busybox is missing: apt-get install busybox-static")
+        modules = self.boot_modules()
+        archive = CpioArchive()
+        for directory in ("bin", "modules"):
+            archive.add_directory(directory)
+        with open(busybox, "rb") as data:
+            archive.add_file("bin/busybox", data.read(), 0o755)
+        for script, name in (("init", "init"), ("stage2", "stage2")):
+            with open(os.path.join(here, script), "rb") as data:
+                archive.add_file(name, data.read(), 0o755)
+        for path in modules:
+            with open(path, "rb") as data:
+                archive.add_file("modules/" + os.path.basename(path), data.read(), 0o644)
+        archive.add_file("modules/order", "".join(os.path.basename(p) + "\n" for p in modules).encode(), 0o644)
+        return archive
+
+
+class CpioArchive:
+    """Writes the `newc` format that the kernel unpacks (initramfs buffer format, kernel documentation)."""
+
+    def __init__(self):
+        self.parts = []
+        self.inode = 0
+
+    def _entry(self, name, mode, data):
+        self.inode += 1
+        encoded = name.encode() + b"\0"
+        fields = [self.inode, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(encoded), 0]
+        header = b"070701" + b"".join(b"%08X" % field for field in fields)
+        for part in (header + encoded, data):
+            self.parts.append(part + b"\0" * (-len(part) % 4))
+
+    def add_directory(self, name):
+        self._entry(name, 0o040755, b"")
+
+    def add_file(self, name, data, mode):
+        self._entry(name, 0o100000 | mode, data)
+
+    def finish(self):
+        self._entry("TRAILER!!!", 0, b"")
+        return b"".join(self.parts)
+
+
+def prepare():
+    """The image in the cache, made on the first call (needs the package archive then)."""
+    package = kernel_package()
+    directory = os.path.join(cache_dir(), package)
+    complete = os.path.join(directory, ".complete")
+    if os.path.exists(complete):
+        return Image(directory)
+    os.makedirs(cache_dir(), exist_ok=True)
+    with open(os.path.join(cache_dir(), package + ".lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)            # two tests may start at once
+        if not os.path.exists(complete):
+            _unpack(package, directory)
+    return Image(directory)
+
+
+def _unpack(package, directory):
+    shutil.rmtree(directory, ignore_errors=True)
+    os.makedirs(directory)
+    with tempfile.TemporaryDirectory(dir=cache_dir()) as work:
+        run("apt-get", "download", "-q", package, cwd=work)
+        archive = next(os.path.join(work, f) for f in os.listdir(work) if f.endswith(".deb"))
+        run("dpkg", "-x", archive, directory)
+    version = Image(directory).version
+    run("/sbin/depmod", "-b", directory, version)
+    with open(os.path.join(directory, ".complete"), "w", encoding="utf-8"):
+        pass
