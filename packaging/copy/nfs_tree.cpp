@@ -4,7 +4,9 @@
 #include <nfsc/libnfs.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -34,6 +36,19 @@ class File {
     nfs_context* context_;
     nfsfh* handle_;
 };
+
+// A server in its grace period says "try later" (NFS3ERR_JUKEBOX, NFS4ERR_DELAY; libnfs: -EAGAIN): so we do, for longer
+// than such a period lasts.
+template <typename Call>
+int patiently(Call call) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+    int result = call();
+    while (result == -EAGAIN && std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        result = call();
+    }
+    return result;
+}
 
 std::string join(const std::string& directory, const std::string& name) {
     return directory.ends_with('/') ? directory + name : directory + "/" + name;
@@ -77,8 +92,9 @@ Status NfsTree::put_file(const fs::path& local, const std::string& remote, Amoun
     if (!source) return Status::from_errno(errno, "open " + local.string());
     nfs_context* context = context_.get();
     nfsfh* handle = nullptr;
-    if (int failed = nfs_open2(context, remote.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0644, &handle))
-        return error(failed, "create " + remote);
+    int failed =
+        patiently([&] { return nfs_open2(context, remote.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0644, &handle); });
+    if (failed != 0) return error(failed, "create " + remote);
     File target(context, handle);
     std::vector<char> buffer(piece);
     for (;;) {
@@ -92,8 +108,10 @@ Status NfsTree::put_file(const fs::path& local, const std::string& remote, Amoun
         }
         amount.bytes += size;
     }
-    if (int failed = nfs_fsync(context, target.get())) return error(failed, "fsync " + remote);
-    if (int failed = target.close()) return error(failed, "close " + remote);
+    failed = nfs_fsync(context, target.get());
+    if (failed != 0) return error(failed, "fsync " + remote);
+    failed = target.close();
+    if (failed != 0) return error(failed, "close " + remote);
     ++amount.files;
     return {};
 }
@@ -101,7 +119,8 @@ Status NfsTree::put_file(const fs::path& local, const std::string& remote, Amoun
 Status NfsTree::get_file(const std::string& remote, const fs::path& local, Amount& amount) {
     nfs_context* context = context_.get();
     nfsfh* handle = nullptr;
-    if (int failed = nfs_open(context, remote.c_str(), O_RDONLY, &handle)) return error(failed, "open " + remote);
+    int failed = patiently([&] { return nfs_open(context, remote.c_str(), O_RDONLY, &handle); });
+    if (failed != 0) return error(failed, "open " + remote);
     File source(context, handle);
     UniqueFd target(::open(local.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644));
     if (!target) return Status::from_errno(errno, "create " + local.string());

@@ -71,7 +71,9 @@ rdma_devices() { ls /sys/class/infiniband 2> /dev/null || true; }
 local_addresses() { { hostname -I 2> /dev/null || true; } | tr ' ' '\n' | sed '/^$/d'; }
 
 render_config() {
-    local protocols="3, 4" clients="*"
+    local protocols="3, 4" clients="*" graceless=true
+    # Each client that holds state has a folder of its own below recovery/v4recov/NODE.
+    [ -z "$(as_root find "$dir/recovery" -mindepth 3 -print -quit 2> /dev/null)" ] || graceless=false
     [ -z "$(rdma_devices)" ] || protocols="$protocols, NFSRDMA"
     # RDMA listens at every address, so "this machine only" is kept by the export's list of clients.
     case $listen in
@@ -79,7 +81,7 @@ render_config() {
     esac
     sed -e "s|@PROTOCOLS@|$protocols|; s|@LISTEN@|$listen|; s|@NFS_PORT@|${port[nfs]}|; s|@MOUNT_PORT@|${port[mount]}|" \
         -e "s|@NLM_PORT@|${port[nlm]}|; s|@RDMA_PORT@|${port[rdma]}|; s|@METRICS@|127.0.0.1:${port[metrics]}|" \
-        -e "s|@RPCBIND@|$rpcbind|; s|@PLUGINS@|$dir/plugins|; s|@DIR@|$dir|; s|@EXPORT@|$export_dir|; s|@CLIENTS@|$clients|" \
+        -e "s|@RPCBIND@|$rpcbind|; s|@GRACELESS@|$graceless|; s|@PLUGINS@|$dir/plugins|; s|@DIR@|$dir|; s|@EXPORT@|$export_dir|; s|@CLIENTS@|$clients|" \
         "$root/conf/quickstart.conf.in"
 }
 
