@@ -26,6 +26,7 @@ using std::chrono::milliseconds;
 constexpr uint32_t procedure_getport = 3;   // rpcbind version 2
 constexpr uint32_t procedure_export = 5;    // MOUNT
 constexpr uint32_t procedure_compound = 1;  // NFS version 4
+constexpr uint32_t operation_putrootfh = 24;
 constexpr uint32_t nfs4err_minor_vers_mismatch = 10021;
 constexpr size_t max_path = 1024;  // MNTPATHLEN
 constexpr size_t max_name = 255;   // MNTNAMLEN
