@@ -2,6 +2,7 @@
 
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -23,6 +24,10 @@ Result<UniqueFd> open_directory(int at, const char* path) {
     UniqueFd fd(::openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd) return Status::from_errno(errno, std::string("open directory ") + path);
     return fd;
+}
+
+std::span<const uint8_t> bytes_of(const gsh_buffdesc& buffer) {
+    return {static_cast<const uint8_t*>(buffer.addr), buffer.len};
 }
 
 }  // namespace
@@ -174,22 +179,26 @@ fsal_status_t lookup_path(fsal_export* handle, const char* path, fsal_obj_handle
     return fsal_ok();
 }
 
+// The handle stays as it is: MDCACHE also gives create_handle what it got from handle_to_wire itself, for the parent of
+// a directory, and under whichever export that is reached.
 fsal_status_t wire_to_host(fsal_export* handle, fsal_digesttype_t, gsh_buffdesc* bytes, int) {
-    auto* at = static_cast<uint8_t*>(bytes->addr);
-    Result<fs::FileId> id = WireHandle::read(from(handle).tag, {at, bytes->len});
-    if (!id.ok()) {
-        return id.status().code() == Code::invalid ? fsalstat(ERR_FSAL_BADHANDLE, 0) : to_fsal(id.status());
-    }
-    // The key is shorter than the handle that it came in.
-    std::ranges::copy(id->bytes(), at);
+    Result<fs::FileId> id = WireHandle::read(from(handle).tag, bytes_of(*bytes));
+    if (id.ok()) return fsal_ok();
+    return id.status().code() == Code::invalid ? fsalstat(ERR_FSAL_BADHANDLE, 0) : to_fsal(id.status());
+}
+
+fsal_status_t host_to_key(fsal_export*, gsh_buffdesc* bytes) {
+    Result<fs::FileId> id = WireHandle::parse(bytes_of(*bytes));
+    if (!id.ok()) return fsalstat(ERR_FSAL_BADHANDLE, 0);
+    std::ranges::copy(id->bytes(), static_cast<uint8_t*>(bytes->addr));
     bytes->len = id->bytes().size();
     return fsal_ok();
 }
 
-fsal_status_t create_handle(fsal_export* handle, gsh_buffdesc* key, fsal_obj_handle** object,
+fsal_status_t create_handle(fsal_export* handle, gsh_buffdesc* bytes, fsal_obj_handle** object,
                             fsal_attrlist* attributes) {
     *object = nullptr;
-    Result<fs::FileId> id = fs::FileId::parse({static_cast<const uint8_t*>(key->addr), key->len});
+    Result<fs::FileId> id = WireHandle::parse(bytes_of(*bytes));
     if (!id.ok()) return fsalstat(ERR_FSAL_BADHANDLE, 0);
     fs::FilesystemPtr filesystem = from(handle).find_filesystem(id->filesystem());
     if (!filesystem) return to_fsal_errno(ESTALE);

@@ -68,6 +68,18 @@ fsal_status_t init_config(fsal_module*, config_file_t file, config_error_type* e
     return fsal_ok();
 }
 
+int (*unload_by_ganesha)(fsal_module*) = nullptr;
+
+// The last call before the process ends, when no request is left. Our threads end here: after it Ganesha's services are
+// gone, and a destructor that runs at exit would find the threads running.
+int stop(fsal_module* fsal) {
+    Module& self = module();
+    self.metrics_server.reset();
+    stop_data();
+    self.identities.reset();
+    return unload_by_ganesha(fsal);
+}
+
 void describe(fsal_staticfsinfo_t& info) {
     info.maxfilesize = INT64_MAX;
     info.maxlink = 65000;
@@ -100,19 +112,15 @@ MODULE_INIT void load() {
         return;
     }
     describe(self.fs_info);
+    unload_by_ganesha = self.m_ops.unload;
+    self.m_ops.unload = stop;
     self.m_ops.init_config = init_config;
     self.m_ops.create_export = create_export;
     self.m_ops.update_export = update_export;
     install_object_ops(self.object_ops);
 }
 
-MODULE_FINI void unload() {
-    Module& self = module();
-    if (unregister_fsal(&self) != 0) return;  // exports still stand
-    self.metrics_server.reset();
-    stop_data();
-    self.identities.reset();
-}
+MODULE_FINI void unload() { unregister_fsal(&module()); }
 
 }  // namespace
 }  // namespace fabric::fsal

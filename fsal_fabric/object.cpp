@@ -51,7 +51,7 @@ fsal_status_t merge(fsal_obj_handle* original, fsal_obj_handle* duplicate) {
     return merge_shares(from(original), from(duplicate));
 }
 
-// The key is the host handle: the same object has the same one in every export.
+// The FileId: the same object has the same key in every export.
 void handle_to_key(fsal_obj_handle* handle, gsh_buffdesc* key) {
     std::span<const uint8_t> bytes = from(handle).id.bytes();
     key->addr = const_cast<uint8_t*>(bytes.data());

@@ -32,6 +32,7 @@ void install_export_ops(export_ops& ops) {
     ops.release = release_export;
     ops.lookup_path = lookup_path;
     ops.wire_to_host = wire_to_host;
+    ops.host_to_key = host_to_key;
     ops.create_handle = create_handle;
     ops.get_fs_dynamic_info = get_fs_dynamic_info;
     ops.get_quota = get_quota;

@@ -50,7 +50,8 @@ fsal_status_t listxattrs(fsal_obj_handle* object, count4 max_count, nfs_cookie4*
 void release_export(fsal_export* handle);
 fsal_status_t lookup_path(fsal_export* handle, const char* path, fsal_obj_handle** root, fsal_attrlist* attributes);
 fsal_status_t wire_to_host(fsal_export* handle, fsal_digesttype_t type, gsh_buffdesc* bytes, int flags);
-fsal_status_t create_handle(fsal_export* handle, gsh_buffdesc* key, fsal_obj_handle** object,
+fsal_status_t host_to_key(fsal_export* handle, gsh_buffdesc* bytes);
+fsal_status_t create_handle(fsal_export* handle, gsh_buffdesc* bytes, fsal_obj_handle** object,
                             fsal_attrlist* attributes);
 fsal_status_t get_fs_dynamic_info(fsal_export* handle, fsal_obj_handle* object, fsal_dynamicfsinfo_t* info);
 fsal_status_t get_quota(fsal_export* handle, const char* path, int type, int id, fsal_quota_t* quota);

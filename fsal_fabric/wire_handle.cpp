@@ -35,11 +35,14 @@ size_t WireHandle::write(uint32_t tag, const fs::FileId& id, std::span<uint8_t> 
     return prefix + bytes.size();
 }
 
-Result<fs::FileId> WireHandle::read(uint32_t tag, std::span<const uint8_t> bytes) {
+Result<fs::FileId> WireHandle::parse(std::span<const uint8_t> bytes) {
     if (bytes.size() <= prefix || bytes[0] != format) return Status(Code::invalid, EINVAL, "not a handle of ours");
-    Result<fs::FileId> id = fs::FileId::parse(bytes.subspan(prefix));
-    if (!id.ok()) return id;
-    if (get_tag(&bytes[1]) != tag) return Status(Code::io, ESTALE, "handle of another export");
+    return fs::FileId::parse(bytes.subspan(prefix));
+}
+
+Result<fs::FileId> WireHandle::read(uint32_t tag, std::span<const uint8_t> bytes) {
+    Result<fs::FileId> id = parse(bytes);
+    if (id.ok() && get_tag(&bytes[1]) != tag) return Status(Code::io, ESTALE, "handle of another export");
     return id;
 }
 

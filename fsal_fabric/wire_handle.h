@@ -22,8 +22,10 @@ class WireHandle {
     static uint32_t export_tag(const fs::FileId& root);
     // Number of bytes written to `to`; 0 when it is too small.
     static size_t write(uint32_t tag, const fs::FileId& id, std::span<uint8_t> to);
-    // Bytes from the network. EBADF-like garbage is Code::invalid; a sound handle of another export is ESTALE.
+    // Bytes from the network. Garbage is Code::invalid; a sound handle of another export is ESTALE.
     static Result<fs::FileId> read(uint32_t tag, std::span<const uint8_t> bytes);
+    // The same without asking which export: for handles that Ganesha kept.
+    static Result<fs::FileId> parse(std::span<const uint8_t> bytes);
 };
 
 }  // namespace fabric::fsal

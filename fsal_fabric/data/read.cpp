@@ -94,12 +94,14 @@ size_t room(const fsal_io_arg& arguments) {
     return buffer_is_known ? std::min(total, *arguments.last_iov_buf_size) : total;
 }
 
-// Copies what the page cache holds from the start of the range on; 0 when it must be waited for.
-size_t read_cached(int fd, const iovec* iov, int count, uint64_t offset, size_t length) {
-    if (fault::hit("backing.read") != 0) return 0;  // the lane meets the fault, too
-    if (fault::limit("backing.read", length) < length) return 0;
-    ssize_t got = preadv2(fd, iov, count, static_cast<off_t>(offset), RWF_NOWAIT);
-    return got <= 0 ? 0 : static_cast<size_t>(got);
+// Copies what the page cache holds from the start of the range on, if anything; the rest must be waited for. 0 or a
+// positive errno.
+int read_cached(Read& read, const iovec* iov, int count) {
+    if (int error = fault::hit("backing.read")) return error;
+    if (fault::limit("backing.read", read.length) < read.length) return 0;
+    ssize_t got = preadv2(read.io.fd(), iov, count, static_cast<off_t>(read.offset), RWF_NOWAIT);
+    if (got > 0) read.done = static_cast<size_t>(got);
+    return 0;  // an error, if it was one, is met again by the lane
 }
 
 void submit(ReadCall& call, int fd, uint64_t offset, size_t length) {
@@ -217,12 +219,11 @@ void start(Read& read) {
     }
     iovec one{arguments.iov[0].iov_base, read.length};
     bool single = arguments.iov_count == 1;
-    read.done = read_cached(read.io.fd(), single ? &one : arguments.iov, single ? 1 : arguments.iov_count, read.offset,
-                            read.length);
+    int error = read_cached(read, single ? &one : arguments.iov, single ? 1 : arguments.iov_count);
     io::count_transfer(Direction::read, Path::page_cache, read.done);
-    if (read.done < read.length) return read_rest(*new ReadCall(std::move(read)));
+    if (error == 0 && read.done < read.length) return read_rest(*new ReadCall(std::move(read)));
     const Completion completion = read.completion;
-    completion.here(settle(read, 0, read.size));
+    completion.here(settle(read, error, read.size));
 }
 
 }  // namespace
