@@ -87,8 +87,15 @@ render_config() {
 
 # What is asked for and what would run: when it is the same as what runs, nothing is restarted.
 wanted_key() {
-    { echo "$listen $export_dir $prefix ${insisted[*]:+${port[*]}} $(rdma_devices)"
+    { echo "$listen $export_dir $prefix $(rdma_devices)"
       cat "$root/conf/quickstart.conf.in" "$fsal"; } | sha256sum | cut -c 1-16
+}
+
+# The running server is what was asked for.
+is_as_wanted() {
+    local name
+    [ "${state[key]:-}" = "$key" ] || return 1
+    for name in "${!insisted[@]}"; do [ "${state[${name}_port]:-}" = "${port[$name]}" ] || return 1; done
 }
 
 # -- start
@@ -136,7 +143,7 @@ wait_until_ready() {
 start_gateway() {
     key=$(wanted_key)
     if read_state && is_running; then
-        if [ "${state[key]:-}" = "$key" ]; then
+        if is_as_wanted; then
             note="runs already, process ${state[pid]}"
             wait_until_ready
             return
