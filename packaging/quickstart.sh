@@ -13,7 +13,7 @@
 #                     $XDG_STATE_HOME/fabric, ~/.local/state/fabric)
 #
 # The gateway needs root, for file handles and for its clients' identities; who is not root needs sudo.
-# FABRIC_BUILD=DIR names the build folder (default build/ beside packaging/).
+# FABRIC_BUILD=DIR names the build folder (default build/ beside packaging/), FABRIC_DIR=DIR is like --dir.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -29,6 +29,7 @@ usage() { sed -n '2,/^set -/{/^#/s/^# \{0,1\}//p}' "$root/packaging/quickstart.s
 
 if [ "$(id -u)" = 0 ]; then dir=/var/lib/fabric; else dir=${XDG_STATE_HOME:-$HOME/.local/state}/fabric; fi
 default_dir=$dir
+dir=${FABRIC_DIR:-$dir}
 action=start export_dir='' listen=127.0.0.1
 declare -A port=([nfs]=2049 [mount]=20048 [rdma]=20049 [metrics]=9587) insisted=()
 while [ $# -gt 0 ]; do
@@ -119,10 +120,13 @@ build_all() {
     }
 
     step "gateway and tools"
-    logged "$dir/log/configure.log" cmake -S "$root" -B "$build" -G Ninja -DFABRIC_TESTS=OFF \
-        -DFABRIC_GANESHA_PREFIX="$prefix" ||
+    local options=(-DFABRIC_GANESHA_PREFIX="$prefix")
+    # A build folder that is there keeps its settings.
+    [ -e "$build/CMakeCache.txt" ] || options+=(-G Ninja -DFABRIC_TESTS=OFF)
+    logged "$dir/log/configure.log" cmake -S "$root" -B "$build" "${options[@]}" ||
         fail "cmake could not configure $build" "see above; where $build is of another configuration, remove it or set FABRIC_BUILD"
-    logged "$dir/log/build.log" cmake --build "$build" || fail "the build failed" "see above; the log is $dir/log/build.log"
+    logged "$dir/log/build.log" cmake --build "$build" --target fsalfabric export-check nfs-copy nfs-probe ||
+        fail "the build failed" "see above; the log is $dir/log/build.log"
     fsal=$build/fsal_fabric/libfsalfabric.so
     probe=$build/packaging/probe/nfs-probe
     copy=$build/packaging/copy/nfs-copy

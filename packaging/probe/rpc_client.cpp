@@ -277,8 +277,8 @@ Result<bool> RpcClient::speaks_minor_version(uint32_t minor) {
     FABRIC_RETURN_IF_ERROR(state_->call(
         procedure_compound,
         [&](XDR* xdrs) {
-            return encode_words(xdrs, {0, minor, 0});
-        },  // no tag, the version, no operations
+            return encode_words(xdrs, {0, minor, 1, operation_putrootfh});  // no tag, the version, one operation
+        },
         [&](XDR* xdrs) { return xdr_u_int(xdrs, &status); }));
     return status != nfs4err_minor_vers_mismatch;
 }

@@ -79,16 +79,24 @@ render_config() {
     case $listen in
         127.*) clients=$(printf '%s\n' 127.0.0.0/8 ::1 "$(local_addresses)" | sed '/^$/d' | paste -sd ,) ;;
     esac
-    sed -e "s|@PROTOCOLS@|$protocols|; s|@LISTEN@|$listen|; s|@NFS_PORT@|${port[nfs]}|; s|@MOUNT_PORT@|${port[mount]}|" \
+    sed -e "s|@ORIGIN@|Made by packaging/quickstart.sh from conf/gateway.conf.in; written anew at each start.|" \
+        -e "s|@PROTOCOLS@|$protocols|; s|@LISTEN@|$listen|; s|@NFS_PORT@|${port[nfs]}|; s|@MOUNT_PORT@|${port[mount]}|" \
         -e "s|@NLM_PORT@|${port[nlm]}|; s|@RDMA_PORT@|${port[rdma]}|; s|@METRICS@|127.0.0.1:${port[metrics]}|" \
         -e "s|@RPCBIND@|$rpcbind|; s|@GRACELESS@|$graceless|; s|@PLUGINS@|$dir/plugins|; s|@DIR@|$dir|; s|@EXPORT@|$export_dir|; s|@CLIENTS@|$clients|" \
-        "$root/conf/quickstart.conf.in"
+        "$root/conf/gateway.conf.in"
 }
 
 # What is asked for and what would run: when it is the same as what runs, nothing is restarted.
 wanted_key() {
-    { echo "$listen $export_dir $prefix ${insisted[*]:+${port[*]}} $(rdma_devices)"
-      cat "$root/conf/quickstart.conf.in" "$fsal"; } | sha256sum | cut -c 1-16
+    { echo "$listen $export_dir $prefix $(rdma_devices)"
+      cat "$root/conf/gateway.conf.in" "$fsal"; } | sha256sum | cut -c 1-16
+}
+
+# The running server is what was asked for.
+is_as_wanted() {
+    local name
+    [ "${state[key]:-}" = "$key" ] || return 1
+    for name in "${!insisted[@]}"; do [ "${state[${name}_port]:-}" = "${port[$name]}" ] || return 1; done
 }
 
 # -- start
@@ -136,7 +144,7 @@ wait_until_ready() {
 start_gateway() {
     key=$(wanted_key)
     if read_state && is_running; then
-        if [ "${state[key]:-}" = "$key" ]; then
+        if is_as_wanted; then
             note="runs already, process ${state[pid]}"
             wait_until_ready
             return
