@@ -425,7 +425,7 @@ def statfs():
     s = os.statvfs(".")
     log("statfs name length", lambda: s.f_namemax)
     log("statfs is sane", lambda: (s.f_blocks > 0, s.f_bfree <= s.f_blocks, s.f_files > 0, s.f_ffree <= s.f_files))
-    log("statfs bytes", lambda: s.f_blocks * s.f_frsize >> 20)
+    log("statfs bytes", lambda: round(s.f_blocks * s.f_frsize / (1 << 20), -1))     # the client rounds to its block size
     before = os.statvfs(".").f_bfree * s.f_frsize
     with descriptor("eater", os.O_RDWR | os.O_CREAT) as fd:
         os.pwrite(fd, os.urandom(1 << 20) * 8, 0)
