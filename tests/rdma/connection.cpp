@@ -13,6 +13,7 @@ namespace {
 constexpr uint32_t send_slots = 256;
 constexpr int setup_timeout = 10'000;       // milliseconds for each step of the set-up
 constexpr uint64_t send_flag = 1ull << 32;  // in a work request's id: a send, not a receive
+constexpr uint64_t read_flag = 1ull << 33;  // an RDMA READ of ours
 
 std::string reason(const char* call) { return std::string(call) + ": " + std::strerror(errno); }
 
@@ -139,6 +140,8 @@ void Connection::poll_queue() {
     while (ibv_poll_cq(queue_.get(), 1, &done) > 0) {
         if (done.status != IBV_WC_SUCCESS) {
             closed_ = true;
+        } else if (done.wr_id & read_flag) {
+            peer_read_done_ = true;
         } else if (done.wr_id & send_flag) {
             free_sends_.push_back(static_cast<uint32_t>(done.wr_id));
         } else {
@@ -182,6 +185,23 @@ std::optional<Bytes> Connection::receive(milliseconds timeout) {
     Bytes message = std::move(inbox_.front());
     inbox_.pop_front();
     return message;
+}
+
+bool Connection::read_peer(uint64_t address, uint32_t key, uint32_t length, milliseconds timeout) {
+    ibv_sge where{reinterpret_cast<uintptr_t>(memory_.data()), length, memory_region_->lkey};
+    ibv_send_wr request{}, *bad = nullptr;
+    request.wr_id = read_flag;
+    request.opcode = IBV_WR_RDMA_READ;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.sg_list = &where;
+    request.num_sge = 1;
+    request.wr.rdma.remote_addr = address;
+    request.wr.rdma.rkey = key;
+    peer_read_done_ = false;
+    if (ibv_post_send(id_->qp, &request, &bad) != 0) return false;
+    auto deadline = std::chrono::steady_clock::now() + timeout;
+    while (!peer_read_done_ && !closed_ && std::chrono::steady_clock::now() < deadline) wait(milliseconds(100));
+    return peer_read_done_;
 }
 
 bool Connection::wait_closed(milliseconds timeout) {

@@ -63,6 +63,9 @@ class Connection {
     uint8_t granted_initiator_depth() const { return granted_initiator_depth_; }
     uint8_t granted_responder_resources() const { return granted_responder_resources_; }
 
+    /// Reads the peer's memory by RDMA; false when the peer does not let us in, which ends the connection.
+    bool read_peer(uint64_t address, uint32_t key, uint32_t length, milliseconds timeout);
+
     /// Ends the connection in order (rdma_disconnect).
     void disconnect();
     /// Puts our queue pair in error, without a word to the peer: its work requests find nobody.
@@ -90,6 +93,7 @@ class Connection {
     std::unique_ptr<ibv_mr, Destroyer<ibv_mr, ibv_dereg_mr>> memory_region_;
     std::deque<uint32_t> free_sends_;
     std::deque<Bytes> inbox_;
+    bool peer_read_done_ = false;
     uint8_t granted_initiator_depth_ = 0, granted_responder_resources_ = 0;
     bool closed_ = false;
     bool connected_ = false;

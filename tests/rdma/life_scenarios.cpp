@@ -1,5 +1,6 @@
 // Connections that come and go, what they leave behind, and how much goes on at once on one of them.
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -54,7 +55,7 @@ void abrupt_ends(const ServerOptions& server) {
         client.write(handle, 0, pattern(1, mebibyte));
     }
     await_unpinned(server, 0, "a connection that was ended in order");
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 24; ++i) {
         Client client(server, {.memory = 32u << 20});
         for (uint32_t n = 0; n < 16; ++n) {
             uint32_t xid = client.next_xid();
@@ -72,7 +73,7 @@ void abrupt_ends(const ServerOptions& server) {
         if (i % 4 == 1) client.connection().break_queue_pair();
         if (i % 4 == 2) client.connection().disconnect();
     }
-    await_unpinned(server, 0, "40 connections that went away in mid-transfer");
+    await_unpinned(server, 0, "24 connections that went away in mid-transfer");
 }
 
 /// Connections that never say a word, and ones that end right after the first.
@@ -201,6 +202,94 @@ void more_than_granted(const ServerOptions& server) {
                                                 " MiB for one client that sends more than it may");
 }
 
+/// Opens connections that answer a NULL call until one is refused, `most` at the most; returns them.
+std::vector<std::unique_ptr<Client>> open_until_refused(const ServerOptions& server, size_t most) {
+    std::vector<std::unique_ptr<Client>> open;
+    while (open.size() < most) {
+        std::unique_ptr<Client> client;
+        try {
+            client = std::make_unique<Client>(server, ConnectionOptions{.memory = mebibyte, .receives = 16});
+        } catch (const Failure&) {
+            break;          // refused, and said so: what a limit is for
+        }
+        client->null();
+        open.push_back(std::move(client));
+    }
+    return open;
+}
+
+/// The server is limited (to 8 connections, or by what its device has): it refuses what is more, and those that it has go on.
+void too_many_connections(const ServerOptions& server) {
+    constexpr size_t many = 16;
+    for (int round = 0; round < 2; ++round) {
+        auto open = open_until_refused(server, many);
+        check(open.size() >= 2, "only " + std::to_string(open.size()) + " connections were accepted");
+        check(open.size() < many, std::to_string(many) + " connections were accepted");
+        for (auto& client : open) client->null();
+        for (auto& client : open) client->connection().disconnect();
+        open.clear();
+        await_unpinned(server, 0, "refused and closed connections");
+    }
+}
+
+struct Region { uint64_t length; uint32_t rkey, lkey; };
+
+/// Memory regions of the server as the kernel tells root (rdma-resource(8)).
+std::vector<Region> regions_of(int pid) {
+    std::unique_ptr<FILE, int (*)(FILE*)> tool(popen("rdma -d resource show mr", "r"), pclose);
+    check(tool != nullptr, "rdma (iproute2) is not there");
+    std::vector<Region> regions;
+    char line[1024];
+    while (std::fgets(line, sizeof line, tool.get())) {
+        std::istringstream words(line);
+        std::string word;
+        std::map<std::string, std::string> values;
+        while (words >> word)
+            if (word == "rkey" || word == "lkey" || word == "mrlen" || word == "pid") words >> values[word];
+        if (values["pid"] != std::to_string(pid)) continue;
+        auto key = [&](const char* name) { return static_cast<uint32_t>(std::strtoul(values[name].c_str(), nullptr, 0)); };
+        regions.push_back({std::strtoull(values["mrlen"].c_str(), nullptr, 0), key("rkey"), key("lkey")});
+    }
+    return regions;
+}
+
+/// Where a region of this length may start in the server: large blocks of memory have a mapping of their own.
+std::vector<uint64_t> places_of(int pid, uint64_t length) {
+    std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+    std::vector<uint64_t> places;
+    std::string line;
+    while (std::getline(maps, line)) {
+        char* rest = nullptr;
+        uint64_t from = std::strtoull(line.c_str(), &rest, 16), to = std::strtoull(rest + 1, nullptr, 16);
+        if (to - from < length || to - from > length + 64 * mebibyte) continue;
+        places.push_back(from + 4096);
+        places.push_back(to - length);
+    }
+    return places;
+}
+
+/// A peer that learned the keys of the server's buffers (here from the kernel) still does not get in.
+void no_way_in(const ServerOptions& server) {
+    check(server.pid > 0, "this scenario needs --pid");
+    Client victim(server);
+    victim.null();
+    auto regions = regions_of(server.pid);
+    check(!regions.empty(), "the kernel shows no memory region of the server");
+    uint32_t tries = 0;
+    for (const Region& region : regions) {
+        for (uint64_t place : places_of(server.pid, region.length)) {
+            for (uint32_t key : {region.rkey, region.lkey}) {
+                if (++tries > 40) return;
+                Connection intruder(server.rdma, {.memory = mebibyte, .receives = 4});
+                check(!intruder.read_peer(place, key, 4096, milliseconds(5000)),
+                      "a peer reads the server's memory with key " + std::to_string(key));
+            }
+        }
+    }
+    check(tries > 0, "no place was tried");
+    victim.null();
+}
+
 }  // namespace
 
 std::vector<Scenario> life_scenarios() {
@@ -213,6 +302,8 @@ std::vector<Scenario> life_scenarios() {
         {"read-depth", "several RDMA READs at once, as offered", read_depth},
         {"credits", "64 calls granted and in flight", credits},
         {"more-than-granted", "a client beyond its grant waits", more_than_granted, true},
+        {"too-many-connections", "what is over the limit is refused, the others go on", too_many_connections, true},
+        {"no-way-in", "no peer reaches the server's memory, even by its keys", no_way_in, true},
     };
 }
 

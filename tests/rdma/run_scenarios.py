@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs the scenarios of rdma-rogue against servers of its own, in the VM (tests/vm/vm), and prints a line for each.
 
-    run_scenarios.py --rogue PROGRAM [--only NAME[,NAME]] [--keep-going] [--fuzz SECONDS [--seed N]]
+    run_scenarios.py --rogue PROGRAM [--only [SERVER/]NAME,...] [--fuzz SECONDS [--seed N]]
 
-Two servers, both on FSAL MEM, which needs no credentials: one that answers at once, and one whose reads and writes
-complete later, so that requests are suspended. Exit status: 0 all passed, 1 not all, 77 there are no verbs here.
+The servers are on FSAL MEM, which needs no credentials: "at-once", "later", whose reads and writes complete later, so that
+requests are suspended, and "scarce", whose device gives it few objects. Exit status: 0 all passed, 1 not all, 77 there are no verbs here.
 """
 import argparse
 import os
@@ -22,14 +22,31 @@ import gateway  # noqa: E402
 SCENARIO_TIMEOUT = 300          # seconds: a generous end for what hangs
 LATER = ["reads-in-flight", "writes-in-flight", "more-than-granted", "abrupt-ends", "credits"]
 ONLY_LATER = ["more-than-granted"]
+FEW_OBJECTS = ["too-many-connections"]
+CGROUP = pathlib.Path("/sys/fs/cgroup/rogue")
 
 
 def servers():
     """(name, arguments of Gateway, does it run the scenario)"""
-    at_once = {"blocks": {"MEM": {"Inode_Size": 0x200000}}}
-    later = {"blocks": {"MEM": {"Inode_Size": 0x200000, "Async_Threads": 8}},
+    limit = {"RPC_Max_RDMA_Connections": 8}
+    at_once = {"blocks": {"MEM": {"Inode_Size": 0x200000}}, "core": limit}
+    later = {"blocks": {"MEM": {"Inode_Size": 0x200000, "Async_Threads": 8}}, "core": limit,
              "fsal_options": {"Async_Delay": 1000, "Async_Type": "fixed"}}
-    return [("at-once", at_once, lambda name: name not in ONLY_LATER), ("later", later, lambda name: name in LATER)]
+    in_cgroup = ["sh", "-c", f'echo $$ > {CGROUP}/cgroup.procs && exec "$@"', "sh"]
+    scarce = {"blocks": {"MEM": {"Inode_Size": 0x200000}}, "wrapper": in_cgroup}
+    return [("at-once", at_once, lambda name: name not in ONLY_LATER), ("later", later, lambda name: name in LATER),
+            ("scarce", scarce, lambda name: name in FEW_OBJECTS)]
+
+
+def make_scarce():
+    """A control group in which a process gets few verbs objects: a protection domain, three connections' worth (queue,
+    queue pair, memory region), and then a queue and a queue pair, so that it is the memory that cannot be registered."""
+    if not (CGROUP.parent / "cgroup.controllers").exists():
+        subprocess.run(["mount", "-t", "cgroup2", "none", str(CGROUP.parent)], check=True)
+    (CGROUP.parent / "cgroup.subtree_control").write_text("+rdma")
+    CGROUP.mkdir(exist_ok=True)
+    device = os.listdir("/sys/class/infiniband")[0]
+    (CGROUP / "rdma.max").write_text(f"{device} hca_object=12")
 
 
 class Server:
@@ -92,20 +109,18 @@ def run(options, server, name, extra=()):
 def names_of(options):
     listed = subprocess.run([options.rogue, "list"], check=True, stdout=subprocess.PIPE, text=True).stdout
     names = [line.split()[0] for line in listed.splitlines()]
-    if options.only:
-        wanted = options.only.split(",")
-        unknown = [name for name in wanted if name not in names and name != "fuzz"]
-        if unknown:
-            sys.exit(f"run_scenarios.py: no scenario is named {unknown[0]}")
-        names = [name for name in names if name in wanted]
-    return names
+    wanted = options.only.split(",") if options.only else []
+    unknown = [name for name in wanted if name.split("/")[-1] not in names]
+    if unknown:
+        sys.exit(f"run_scenarios.py: no scenario is named {unknown[0]}")
+    return names, wanted
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rogue", required=True, help="the program rdma-rogue")
-    parser.add_argument("--only", help="names of scenarios, separated by commas")
-    parser.add_argument("--servers", default="at-once,later", help="which servers to run against")
+    parser.add_argument("--only", help="scenarios, as NAME or SERVER/NAME, separated by commas")
+    parser.add_argument("--servers", default="at-once,later,scarce", help="which servers to run against")
     parser.add_argument("--fuzz", type=int, default=0, metavar="SECONDS", help="fuzz for so long, and do nothing else")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--versions", default="3,4.0", help="NFS versions of the servers")
@@ -118,14 +133,19 @@ def main():
     if not os.path.isdir("/sys/class/infiniband") or not os.listdir("/sys/class/infiniband"):
         print("SKIP rdma: no RDMA device here; run it in the VM")
         return 77
-    names = names_of(options)
+    names, wanted = names_of(options)
     passed = failed = 0
     for kind, arguments, runs in servers():
         if kind not in options.servers.split(","):
             continue
-        server = Server(arguments, options.versions.split(","))
         jobs = [("fuzz", ["--seed", str(options.seed), "--seconds", str(options.fuzz)])] if options.fuzz else \
-               [(name, []) for name in names if runs(name)]
+               [(name, []) for name in names
+                if runs(name) and (not wanted or name in wanted or f"{kind}/{name}" in wanted)]
+        if not jobs:
+            continue
+        if kind == "scarce":
+            make_scarce()
+        server = Server(arguments, options.versions.split(","))
         try:
             for name, extra in jobs:
                 begin = time.monotonic()
