@@ -55,7 +55,7 @@ def as_user(uid, gid, groups, function, *arguments):
             os._exit(status)
     _, status = os.waitpid(child, 0)
     if status != 0:
-        raise SystemExit(f"{function.__name__} as user {uid} ended with status {status}")
+        raise AssertionError(f"{function.__name__} as user {uid} ended with status {status}")
 
 
 def put(path, data=b"", mode=0o644, flags=0):
