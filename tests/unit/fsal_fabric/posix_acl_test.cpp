@@ -162,10 +162,10 @@ TEST(PosixAcl, AnArbitraryNfs4ListNeverGainsRights) {
                     ace.iflag = FSAL_ACE_IFLAG_SPECIAL_ID, ace.who.uid = FSAL_ACE_SPECIAL_EVERYONE;
                     break;
                 case 3:
-                    ace.who.uid = owner_uid + 1 + random() % 3;
+                    ace.who.uid = owner_uid + random() % 4;
                     break;
                 default:
-                    ace.who.gid = owner_gid + 1 + random() % 3, ace.flag = FSAL_ACE_FLAG_GROUP_ID;
+                    ace.who.gid = owner_gid + random() % 4, ace.flag = FSAL_ACE_FLAG_GROUP_ID;
             }
         }
         Result<PosixAcls> acls = to_posix(aces, false);
