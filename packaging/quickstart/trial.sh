@@ -15,13 +15,26 @@ make_dataset() {
 }
 hashes() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum); }
 
+# A directory of the user's own: the copy is made as its owner, and nothing of it stays. Fails when no client may write there,
+# because only root may enter it and a client's root is nobody.
+become_owner() {
+    local mode owner group
+    read -r mode owner group < <(as_root stat -c '%a %u %g' "${state[export]}")
+    if [ "$owner" = 0 ] && [ $((8#$mode & 1)) = 0 ]; then return 1; fi
+    [ "$owner" = 0 ] || url="$url&uid=$owner&gid=$group"
+    as_root install -d -m 1777 "${state[export]}/$dataset_name"
+}
+
 # Over version 3 in, over version 4 out; compared with the source and with what lies in the exported directory.
 copy_through_nfs() {
     local source=$dir/dataset back=$dir/dataset-back url
     url="nfs://$(probe_address)/export?nfsport=${state[nfs_port]}&mountport=${state[mount_port]}"
     make_dataset "$source"
     rm -rf "$back"
-    if [ "${state[export]}" != "$dir/export" ]; then as_root install -d -m 1777 "${state[export]}/$dataset_name"; fi
+    if [ "${state[export]}" != "$dir/export" ] && ! become_owner; then
+        note="not tried: only root may enter ${state[export]}, and a client's root is squashed"
+        return
+    fi
     logged "$dir/log/copy.log" "$copy" put "$url&version=3" "$source/tree" "/$dataset_name" ||
         { server_log_tail; fail "copying into the gateway failed" "see above; the gateway's log is $dir/log/ganesha.log"; }
     note="$(cut -d ' ' -f 1-4 "$dir/log/copy.log" | tail -n 1)"
@@ -57,8 +70,10 @@ mount_here() {
     if [ "${state[export]}" = "$dir/export" ]; then
         (cd "$at/$dataset_name" && sha256sum --check --quiet --strict "$dir/dataset.sha256") > "$dir/log/compare.log" 2>&1 ||
             { cat "$dir/log/compare.log" >&2; fail "the files read through $at differ from what was written" "please report this"; }
+        note="mounted at $at, files compared"
+    else
+        note="mounted at $at"
     fi
-    note="mounted at $at, files compared"
 }
 
 explain_mounting() {

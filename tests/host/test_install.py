@@ -37,7 +37,7 @@ class Install(unittest.TestCase):
 
     def test_files_are_in_place(self):
         for name in ("bin/nfs-probe", "share/man/man1/nfs-probe.1", "etc/fabric/gateway.conf", "etc/fabric/gateway.conf.default",
-                     "etc/fabric/fabric.conf", "lib/systemd/system/fabric-gateway.service", "libexec/fabric/bin/ganesha.nfsd",
+                     *(f"etc/fabric/{path.name}" for path in (gw.ROOT / "conf").glob("*.conf")), "lib/systemd/system/fabric-gateway.service", "libexec/fabric/bin/ganesha.nfsd",
                      "libexec/fabric/lib/libganesha_nfsd.so.6.5", "libexec/fabric/lib/libntirpc.so.6.3",
                      "libexec/fabric/lib/ganesha/libfsalfabric.so"):
             self.assertTrue((self.prefix / name).is_file(), name)

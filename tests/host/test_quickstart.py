@@ -112,10 +112,18 @@ class Quickstart(unittest.TestCase):
         mine = self.folder / "mine"
         mine.mkdir(mode=0o700)
         (mine / "precious").write_text("untouched")
-        self.start("--export", mine)
+        os.chown(mine, 1234, 1234)
+        output = self.start("--export", mine)
+        self.assertIn("every byte the same", output)
         self.assertEqual(self.status()[1]["export"], str(mine))
-        self.assertEqual(sorted(path.name for path in mine.iterdir()), ["precious"])
+        self.assertEqual([path.name for path in mine.iterdir()], ["precious"])
         self.assertEqual(mine.stat().st_mode & 0o777, 0o700)
+
+    def test_a_directory_of_roots_alone(self):
+        mine = self.folder / "mine"
+        mine.mkdir(mode=0o700)
+        self.assertIn("not tried: only root may enter", self.start("--export", mine))
+        self.assertEqual(list(mine.iterdir()), [])
 
     def overlay(self):
         """A mounted overlay: a file system without file handles, as the root of a container is."""

@@ -39,7 +39,7 @@ class Readme(unittest.TestCase):
         shutil.rmtree(cls.folder)
 
     def run_line(self, line, **environment):
-        line = re.sub(r"(?<![\w/])(\./)?build(?![\w.])", BUILD, line)
+        line = re.sub(r"(?<![\w/-])(\./)?build(?![\w.])", BUILD, line)
         done = subprocess.run(["bash", "-c", line], cwd=gateway.ROOT, env={**self.environment, **environment},
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500)
         self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}")
@@ -76,7 +76,8 @@ class Readme(unittest.TestCase):
         again = self.run_line(start)
         self.assertIn(f"runs already, process {state['pid']}", again)
         self.assertIn(f"stopped process {state['pid']}", self.run_line(stop))
-        self.assertFalse(pathlib.Path(f"/proc/{state['pid']}").exists())
+        stat = pathlib.Path(f"/proc/{state['pid']}/stat")      # gone, or waiting to be reaped
+        self.assertTrue(not stat.exists() or ") Z " in stat.read_text())
 
     def test_install(self):
         for line in self.lines(r"cmake "):
