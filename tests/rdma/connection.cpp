@@ -55,8 +55,8 @@ void Connection::create_queue_pair() {
     check(domain_ != nullptr, reason("ibv_alloc_pd"));
     completions_.reset(ibv_create_comp_channel(id_->verbs));
     check(completions_ != nullptr, reason("ibv_create_comp_channel"));
-    queue_.reset(ibv_create_cq(id_->verbs, static_cast<int>(options_.receives + send_slots), nullptr,
-                               completions_.get(), 0));
+    queue_.reset(
+        ibv_create_cq(id_->verbs, static_cast<int>(options_.receives + send_slots), nullptr, completions_.get(), 0));
     check(queue_ != nullptr, reason("ibv_create_cq"));
     set_nonblocking(completions_->fd);
     ibv_req_notify_cq(queue_.get(), 0);
@@ -157,7 +157,7 @@ void Connection::poll_events() {
     rdma_cm_event* event = nullptr;
     while (rdma_get_cm_event(channel_.get(), &event) == 0) {
         rdma_ack_cm_event(event);
-        closed_ = true;             // nothing but an end can come on an established connection
+        closed_ = true;  // nothing but an end can come on an established connection
     }
 }
 

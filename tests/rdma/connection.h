@@ -31,10 +31,10 @@ struct Destroyer {
 };
 
 struct ConnectionOptions {
-    size_t memory = 16u << 20;       // bytes that the peer may read and write
-    uint32_t receives = 128;         // receives kept posted
-    uint32_t receive_size = 16384;   // bytes of each
-    uint8_t reads = 16;              // RDMA READs of the peer that we answer at once, as we offer
+    size_t memory = 16u << 20;      // bytes that the peer may read and write
+    uint32_t receives = 128;        // receives kept posted
+    uint32_t receive_size = 16384;  // bytes of each
+    uint8_t reads = 16;             // RDMA READs of the peer that we answer at once, as we offer
 };
 
 /// Not thread safe. Throws Failure when the connection cannot be made; later trouble shows as `closed()`.
@@ -87,7 +87,7 @@ class Connection {
     std::unique_ptr<ibv_pd, Destroyer<ibv_pd, ibv_dealloc_pd>> domain_;
     std::unique_ptr<ibv_comp_channel, Destroyer<ibv_comp_channel, ibv_destroy_comp_channel>> completions_;
     std::unique_ptr<ibv_cq, Destroyer<ibv_cq, ibv_destroy_cq>> queue_;
-    std::vector<uint8_t> buffers_;        // receive slots, then send slots
+    std::vector<uint8_t> buffers_;  // receive slots, then send slots
     std::vector<uint8_t> memory_;
     std::unique_ptr<ibv_mr, Destroyer<ibv_mr, ibv_dereg_mr>> buffer_region_;
     std::unique_ptr<ibv_mr, Destroyer<ibv_mr, ibv_dereg_mr>> memory_region_;
