@@ -35,6 +35,7 @@ struct ConnectionOptions {
     uint32_t receives = 128;        // receives kept posted
     uint32_t receive_size = 16384;  // bytes of each
     uint8_t reads = 16;             // RDMA READs of the peer that we answer at once, as we offer
+    Bytes private_data = {};        // of the connection request (RFC 8797), at most 56 bytes
 };
 
 /// Not thread safe. Throws Failure when the connection cannot be made; later trouble shows as `closed()`.
@@ -62,6 +63,8 @@ class Connection {
     /// What the server granted when it accepted: RDMA READs that it sends us at once, and that it answers at once.
     uint8_t granted_initiator_depth() const { return granted_initiator_depth_; }
     uint8_t granted_responder_resources() const { return granted_responder_resources_; }
+    /// What the server said when it accepted.
+    const Bytes& private_data() const { return private_data_; }
 
     /// Reads the peer's memory by RDMA; false when the peer does not let us in, which ends the connection.
     bool read_peer(uint64_t address, uint32_t key, uint32_t length, milliseconds timeout);
@@ -94,6 +97,7 @@ class Connection {
     std::deque<uint32_t> free_sends_;
     std::deque<Bytes> inbox_;
     bool peer_read_done_ = false;
+    Bytes private_data_;
     uint8_t granted_initiator_depth_ = 0, granted_responder_resources_ = 0;
     bool closed_ = false;
     bool connected_ = false;

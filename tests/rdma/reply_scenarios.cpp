@@ -275,6 +275,42 @@ void listings(const ServerOptions& server) {
     }
 }
 
+/// Who says that it takes more inline gets more inline (RFC 8797), who says nothing or nonsense gets the default.
+void inline_sizes(const ServerOptions& server) {
+    Bytes handle, data = pattern(10, 4096);
+    {
+        Client client(server);
+        handle = make_file(client, "inline-sizes", data);
+    }
+    struct Case {
+        std::string what;
+        Bytes said;
+        bool inlined;
+    };
+    const Bytes magic = {0xf6, 0xab, 0x0e, 0x18};
+    auto with = [&](Bytes rest) {
+        rest.insert(rest.begin(), magic.begin(), magic.end());
+        return rest;
+    };
+    for (const Case& one : {Case{"nothing", {}, false}, Case{"4 KiB", with({1, 0, 3, 3}), true},
+                            Case{"256 KiB", with({1, 0, 255, 255}), true}, Case{"1 KiB", with({1, 0, 0, 0}), false},
+                            Case{"another version", with({9, 0, 3, 3}), false}, Case{"half of it", with({1}), false},
+                            Case{"something else", Bytes(56, 0xee), false}}) {
+        Client client(server, {.private_data = one.said});
+        uint32_t xid = client.next_xid();
+        Header header;
+        header.reply = Chunk{client.connection().segment(0, 65536)};
+        Answer answer = client.call(header, read3(xid, handle, 0, 2000).message);
+        check(std::ranges::equal(read_result(answer, xid, false).data, std::span(data).first(2000)), "wrong bytes");
+        check((answer.received.header.proc == Proc::msg) == one.inlined,
+              "a reply of 2 KB to a client that said " + one.what + (one.inlined ? " did not come" : " came") +
+                  " inline");
+        const Bytes& said = client.connection().private_data();
+        check(said.size() >= 8 && std::equal(magic.begin(), magic.end(), said.begin()) && said[4] == 1 && said[7] >= 3,
+              "the server does not say that it takes 4 KiB inline");
+    }
+}
+
 /// A chunk with a handle that is not ours ends this connection, and no other.
 void wrong_handle(const ServerOptions& server) {
     Client bystander(server);
@@ -309,6 +345,7 @@ std::vector<Scenario> reply_scenarios() {
         {"several-reads", "READs of one compound and write chunks in any number", several_reads},
         {"padding", "small and odd READs are padded by zeros", padding},
         {"empty-results", "nothing to place, and nothing to read", empty_results},
+        {"inline-sizes", "as much inline as both sides say", inline_sizes},
         {"listings", "READDIR inline and by the reply chunk", listings},
         {"wrong-handle", "a wrong handle ends its connection only", wrong_handle, true},
     };
