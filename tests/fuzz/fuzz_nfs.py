@@ -1,6 +1,6 @@
 """Sends damaged RPC to a gateway for a while and watches that it lives, serves others right bytes, and stays small.
 
-    fuzz_nfs.py [--seconds 60] [--seed N] [--burst K] [--fsal FABRIC] [--keep-going]
+    fuzz_nfs.py [--seconds 60] [--seed N] [--burst K] [--fsal FABRIC] [--keep-going] [--gdb]
     fuzz_nfs.py --replay FILE [--fsal FABRIC]
 
 Work goes in bursts: fresh valid calls (corpus.py), damaged (mutate.py), over a few connections. After each burst a fresh
@@ -30,6 +30,9 @@ import rpc
 RSS_BOUND = 1 << 30                                 # far above the use seen (under 200 MB), far below "without bound"
 WITNESS = os.urandom(300000)
 LANES = 4                                           # connections a burst goes over, per port
+
+
+ERRORS = (OSError, rpc.Timeout, rpc.Closed, rpc.RpcError, rpc.XdrError, nfs3.NfsError)
 
 
 class Failure(Exception):
@@ -95,7 +98,10 @@ class Fuzzer:
     def burst(self, number):
         """[(port, lane, bytes)] of one burst, made from seed and number."""
         choice = random.Random(f"{self.seed}/{number}")
-        source = corpus.Corpus(self.gateway, choice)
+        try:
+            source = corpus.Corpus(self.gateway, choice)
+        except ERRORS as error:
+            raise Failure(f"a good client fails: {type(error).__name__} {error}") from error
         try:
             calls = list(source.messages())
         finally:
@@ -134,7 +140,7 @@ class Fuzzer:
                 content = client.read_all(client.lookup(client.root, "witness").handle)
             with nfs4.Client40(self.gateway, export="/witness", timeout=30) as client:
                 content4 = client.read_all(client.handle("witness"))
-        except (OSError, rpc.Timeout, rpc.Closed, rpc.RpcError, nfs3.NfsError) as error:
+        except ERRORS as error:
             raise Failure(f"a good client fails: {type(error).__name__} {error}") from error
         if content != WITNESS or content4 != WITNESS:
             raise Failure("a good client read wrong bytes")
@@ -151,18 +157,18 @@ def save(made, gateway, seed, number, why):
     return path
 
 
-def start(fsal, folder):
+def start(fsal, folder, gdb=False):
     exports = []
     for name, options in (("export", {}), ("witness", {"Access_Type": "RO"})):
         (folder / name).mkdir(exist_ok=True)
         os.chmod(folder / name, 0o777)
         exports.append(gw.Export(str(folder / name), pseudo=f"/{name}", options=options))
     (folder / "witness/witness").write_bytes(WITNESS)
-    return gw.Gateway(exports, fsal=fsal, log_level="MAJ", core={"Enable_NLM": "true"}, nfsv4={"Lease_Lifetime": 10}).start()
+    return gw.Gateway(exports, fsal=fsal, log_level="MAJ", core={"Enable_NLM": "true"}, nfsv4={"Lease_Lifetime": 10}, wrapper=gw.GDB if gdb else ()).start()
 
 
 def run(arguments, folder):
-    gateway = start(arguments.fsal, folder)
+    gateway = start(arguments.fsal, folder, arguments.gdb)
     fuzzer = Fuzzer(gateway, arguments.seed)
     failures = 0
     try:
@@ -177,9 +183,11 @@ def run(arguments, folder):
                 fuzzer.check()
             except Failure as failure:
                 failures += 1
+                ended = gateway.ends_within(20)     # a crash closes connections before its core is written
+                state = f"the server ended with {gateway.process.returncode}" if ended else f"the server lives, {gateway.fds()} fds"
                 path = save(made, gateway, arguments.seed, number, str(failure))
-                print(f"FAILED in burst {number}: {failure}\n  input kept: {path}\n  again: fuzz_nfs.py --replay {path}\n"
-                      f"{gateway.log_tail()}", flush=True)
+                print(f"FAILED in burst {number}: {failure}; {state}\n  input kept: {path}\n  again: fuzz_nfs.py --replay {path}\n"
+                      f"{gateway.backtrace() or gateway.log_tail()}", flush=True)
                 if not arguments.keep_going:
                     return 1
                 gateway.kill9()
@@ -188,6 +196,7 @@ def run(arguments, folder):
             if arguments.burst is not None:
                 break
         print(f"seed {arguments.seed}: {number - (arguments.burst or 0)} bursts, RSS peak {fuzzer.peak >> 20} MiB, "
+              f"{gateway.fds()} fds, "
               f"{dict(fuzzer.counts)}, {failures} failures")
         gateway.stop()
         return 1 if failures else 0
@@ -197,7 +206,7 @@ def run(arguments, folder):
 
 def replay(arguments, folder):
     saved = json.loads(pathlib.Path(arguments.replay).read_text())
-    gateway = start(arguments.fsal, folder)
+    gateway = start(arguments.fsal, folder, arguments.gdb)
     try:
         fuzzer = Fuzzer(gateway, 0)
         corpus.Corpus(gateway, random.Random(0)).close()
@@ -220,6 +229,7 @@ def main():
     parser.add_argument("--fsal", default=gw.default_fsal())
     parser.add_argument("--keep-going", action="store_true")
     parser.add_argument("--replay")
+    parser.add_argument("--gdb", action="store_true", help="run the server under gdb and print where it crashes")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}, {arguments.seconds:.0f} s", flush=True)
     try:

@@ -30,6 +30,8 @@ import rpc
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NFS_PROGRAM, MOUNT_PROGRAM, NLM_PROGRAM = 100003, 100005, 100021
+GDB = ["gdb", "-q", "-batch", "-ex", "handle SIGPIPE SIGTERM SIGHUP SIGUSR1 nostop noprint pass", "-ex", "run",
+       "-ex", "bt 14", "--args"]                    # a wrapper: prints where the server crashes
 PORT_NAMES = {"nfs": "NFS_Port", "mount": "MNT_Port", "nlm": "NLM_Port", "rquota": "Rquota_Port"}
 
 
@@ -329,6 +331,14 @@ class Gateway:
         except subprocess.TimeoutExpired:
             raise GatewayError(f"the server still runs after {timeout} s:\n{self.log_tail()}") from None
 
+    def ends_within(self, timeout):
+        """Whether the server ended by itself in that time."""
+        try:
+            self.process.wait(timeout)
+            return True
+        except subprocess.TimeoutExpired:
+            return False
+
     def alive(self):
         return self.process is not None and self.process.poll() is None
 
@@ -369,6 +379,12 @@ class Gateway:
         self.wait_ready(timeout)
         return self
 
+    def restart_with_faults(self, specification):
+        """The faults are armed from the first request on, without waiting for the file to be seen."""
+        self.stop()
+        self.set_faults(specification)
+        return self.restart()
+
     def close(self):
         self.kill9()
         if self.rpcbind is not None:
@@ -387,6 +403,12 @@ class Gateway:
         console = self.work / "console"
         text = self.log() + (console.read_text(errors="replace") if console.exists() else "")
         return "\n".join(text.splitlines()[-lines:])
+
+    def backtrace(self):
+        """What the wrapper GDB printed of the crash; empty without it. (A core file would be simpler, but a server that
+        switched credentials writes none.)"""
+        console = (self.work / "console").read_text(errors="replace")
+        return "\n".join(line[:300] for line in console.splitlines() if line.startswith("#") or " received signal" in line)
 
     def _proc(self, name):
         return pathlib.Path(f"/proc/{self.pid}/{name}").read_text()

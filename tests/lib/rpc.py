@@ -183,9 +183,13 @@ class Connection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        if source or reserved:
-            self._bind(source or "", reserved)
-        self.socket.connect((host, port))
+        try:
+            if source or reserved:
+                self._bind(source or "", reserved)
+            self.socket.connect((host, port))
+        except BaseException:
+            self.socket.close()
+            raise
 
     def _bind(self, address, reserved):
         ports = range(1023, 511, -1) if reserved else [0]

@@ -21,14 +21,15 @@ namespace {
 std::atomic<uint64_t> allocations{0};
 }
 
-void* operator new(size_t bytes) {
+// Not inlined: the compiler would see free() take what operator new gave, and warn.
+[[gnu::noinline]] void* operator new(size_t bytes) {
     allocations.fetch_add(1, std::memory_order_relaxed);
     void* memory = malloc(bytes);
     if (memory == nullptr) throw std::bad_alloc();
     return memory;
 }
-void operator delete(void* memory) noexcept { free(memory); }
-void operator delete(void* memory, size_t) noexcept { free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { free(memory); }
 
 namespace fabric::io {
 namespace {
