@@ -76,6 +76,12 @@ constexpr uint64_t gibibyte = uint64_t{1} << 30;
 
 }  // namespace
 
+void refuse_start(config_error_type& errors, const char* reason) {
+    if (nfs_init_wait_timeout(0) == 0) return;
+    report_config_errors(&errors, nullptr, config_errs_to_log);
+    LogFatal(COMPONENT_CONFIG, "The server does not start: %s", reason);
+}
+
 bool read_options(config_file_t file, Options& options, config_error_type& errors) {
     const DataConfig otherwise;
     // clang-format off

@@ -41,7 +41,7 @@ struct Read {
 
 struct ReadCall;
 
-struct BufferTicket : io::BufferPool::Ticket {
+struct BufferTicket : ReplyMemory::Ticket {
     ReadCall* call = nullptr;
 };
 
@@ -53,7 +53,7 @@ struct ReadCall : io::Request {
     size_t skew = 0;  // bytes of a direct read before the first wanted one
 };
 
-void release_buffer(void* buffer) { io::BufferPool::give_back(static_cast<io::BufferPool::Buffer*>(buffer)); }
+void release_buffer(void* buffer) { ReplyMemory::release(static_cast<io::BufferPool::Buffer*>(buffer)); }
 
 void attach_buffer(fsal_io_arg& arguments, io::BufferPool::Buffer* buffer) {
     arguments.iov[0].iov_base = buffer->data();
@@ -191,27 +191,32 @@ bool start_direct(Read& read, size_t capacity) {
     return true;
 }
 
-void buffer_granted(io::BufferPool::Ticket& ticket) {
+// A buffer is there for a call that waited; memory may be short, and the reply then, too.
+void buffer_granted(ReplyMemory::Ticket& ticket) {
     ReadCall& call = *static_cast<BufferTicket&>(ticket).call;
     if (ticket.buffer == nullptr) return finish(call, EAGAIN);
+    call.read.length = ticket.granted_bytes;
     attach_buffer(call.read.completion.arguments(), ticket.buffer);
     read_rest(call);
 }
 
-// No buffer is free: the call waits for one in a queue, without holding memory.
-void wait_for_buffer(Read& read) {
+// The call waits for a buffer in a queue, without holding memory.
+void wait_for_buffer(Read& read, const void* connection) {
     auto* call = new ReadCall(std::move(read));
     call->ticket.call = call;
     call->ticket.bytes = call->read.length;
     call->ticket.granted = buffer_granted;
-    if (data_runtime().buffers->take(call->ticket)) buffer_granted(call->ticket);
+    if (data_runtime().reply_memory->take(call->ticket, connection)) buffer_granted(call->ticket);
 }
+
+const void* connection_of_call() { return op_ctx->nfs_reqdata != nullptr ? op_ctx->nfs_reqdata->svc.rq_xprt : nullptr; }
 
 void start(Read& read) {
     fsal_io_arg& arguments = read.completion.arguments();
     if (arguments.iov[0].iov_base == nullptr) {
-        io::BufferPool::Buffer* buffer = data_runtime().buffers->try_take(read.length);
-        if (buffer == nullptr) return wait_for_buffer(read);
+        const void* connection = connection_of_call();
+        io::BufferPool::Buffer* buffer = data_runtime().reply_memory->try_take(read.length, connection);
+        if (buffer == nullptr) return wait_for_buffer(read, connection);
         attach_buffer(arguments, buffer);
     } else {
         size_t capacity = arguments.last_iov_buf_size != nullptr ? *arguments.last_iov_buf_size : 0;
