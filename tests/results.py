@@ -24,8 +24,9 @@ def skip_reason(output):
     return lines[-1] if lines else "no reason given"
 
 
-def gtest_skips(output):
-    """Cases that a GoogleTest program skipped while the program passed: (name, reason)."""
+def partial_skips(output):
+    """Cases that a program skipped while it passed as a whole, (name, reason): GoogleTest's, and lines "SKIPPED NAME: REASON"."""
+    yield from re.findall(r"^SKIPPED (.+?): (.+)$", output, re.MULTILINE)
     for found in SKIPPED_CASE.finditer(output):
         before = output[:found.start()].rstrip().splitlines()
         yield found.group(1), before[-1].strip() if before else "no reason given"
@@ -55,7 +56,7 @@ def read_run(listing, report):
                 failed.append((name, f"not run: {(skip.get('message') if skip is not None else '') or status}"))
         else:
             passed.append((name, ""))
-            skipped.extend((f"{name}/{inner}", reason) for inner, reason in gtest_skips(output))
+            skipped.extend((f"{name}/{inner}", reason) for inner, reason in partial_skips(output))
     failed.extend((name, "not run: the run ended before it") for name in chosen if name not in seen)
     return passed, failed, skipped
 

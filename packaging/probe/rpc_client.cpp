@@ -26,6 +26,7 @@ using std::chrono::milliseconds;
 constexpr uint32_t procedure_getport = 3;   // rpcbind version 2
 constexpr uint32_t procedure_export = 5;    // MOUNT
 constexpr uint32_t procedure_compound = 1;  // NFS version 4
+constexpr uint32_t operation_putrootfh = 24;
 constexpr uint32_t nfs4err_minor_vers_mismatch = 10021;
 constexpr size_t max_path = 1024;  // MNTPATHLEN
 constexpr size_t max_name = 255;   // MNTNAMLEN
@@ -276,8 +277,8 @@ Result<bool> RpcClient::speaks_minor_version(uint32_t minor) {
     FABRIC_RETURN_IF_ERROR(state_->call(
         procedure_compound,
         [&](XDR* xdrs) {
-            return encode_words(xdrs, {0, minor, 0});
-        },  // no tag, the version, no operations
+            return encode_words(xdrs, {0, minor, 1, operation_putrootfh});  // no tag, the version, one operation
+        },
         [&](XDR* xdrs) { return xdr_u_int(xdrs, &status); }));
     return status != nfs4err_minor_vers_mismatch;
 }

@@ -59,7 +59,8 @@ class RpcClient {
     Result<uint16_t> registered_port(Program program);
     // MOUNT version 3, EXPORT (RFC 1813 section 5.2.5).
     Result<ExportList> exports();
-    // An NFSv4 COMPOUND without operations (RFC 7530 section 15.2): whether the server speaks this minor version.
+    // Whether the server speaks this minor version of NFSv4: asked by a COMPOUND of PUTROOTFH (RFC 7530 section 15.2).
+    // Without a session 4.1 and later refuse it, but by another error than a version they do not know.
     Result<bool> speaks_minor_version(uint32_t minor);
 
   private:

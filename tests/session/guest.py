@@ -24,13 +24,17 @@ def run(*command, **how):
 def rdma_gateway(**how):
     """A gateway on the guest's card. FSAL MEM: with VFS a thread that has switched credentials loses its verbs."""
     how = {"fsal": "MEM", "blocks": {"MEM": {"Inode_Size": 1 << 20}}, "rdma": True, **how}
-    return Gateway([Export("/mem")], **how)
+    return Gateway(how.pop("exports", None) or [Export("/mem")], **how)
+
+
+def mount_point():
+    return pathlib.Path(tempfile.mkdtemp(prefix="mount-"))
 
 
 @contextlib.contextmanager
 def mounted(gateway, version, transport="rdma", options=""):
     """The export, mounted by the kernel's NFS client, as a pathlib.Path."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="mount-"))
+    folder = mount_point()
     mount(gateway, version, folder, transport, options)
     try:
         yield folder
@@ -39,10 +43,10 @@ def mounted(gateway, version, transport="rdma", options=""):
         folder.rmdir()
 
 
-def mount(gateway, version, folder, transport="rdma", options=""):
+def mount(gateway, version, folder, transport="rdma", options="", path="/export"):
     port = 20049 if transport == "rdma" else gateway.nfs_port
     how = f"vers={version},proto={transport},port={port},timeo=100,retrans=2,{options}"
-    run("mount", "-t", "nfs", "-o", how.rstrip(","), f"{ADDRESS}:/export", folder)
+    run("mount", "-t", "nfs", "-o", how.rstrip(","), f"{ADDRESS}:{path}", folder)
 
 
 def mount_stats(folder):

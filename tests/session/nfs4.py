@@ -6,6 +6,7 @@ decoded result of each that ran.
 import pathlib
 import struct
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import rpc  # noqa: E402
@@ -14,7 +15,7 @@ OK = 0
 NFS4ERR_DENIED, NFS4ERR_GRACE, NFS4ERR_SHARE_DENIED, NFS4ERR_DELAY = 10010, 10013, 10015, 10008
 
 OP_CLOSE, OP_COMMIT, OP_CREATE, OP_DELEGRETURN = 4, 5, 6, 8
-OP_GETATTR, OP_GETFH, OP_LOCK, OP_LOOKUP, OP_OPEN = 9, 10, 12, 15, 18
+OP_GETATTR, OP_GETFH, OP_LOCK, OP_LOCKU, OP_LOOKUP, OP_OPEN = 9, 10, 12, 14, 15, 18
 OP_OPEN_CONFIRM, OP_PUTFH, OP_PUTROOTFH, OP_READDIR, OP_RENEW, OP_SAVEFH = 20, 22, 24, 26, 30, 32
 OP_SETCLIENTID, OP_SETCLIENTID_CONFIRM, OP_WRITE = 35, 36, 38
 OP_BIND_CONN, OP_EXCHANGE_ID, OP_CREATE_SESSION, OP_DESTROY_SESSION, OP_SEQUENCE = 41, 42, 43, 44, 53
@@ -51,6 +52,11 @@ class Connection(rpc.Connection):
             if struct.unpack(">I", message[4:8])[0] == rpc.REPLY:
                 return message
             self.answer(rpc.Unpacker(message))
+
+    def replies_of_nobody(self, timeout):
+        """Waits for a record; a reply is kept for its `wait`."""
+        message = self.receive_record(timeout)
+        self.replies[struct.unpack(">I", message[:4])[0]] = message
 
     def answer(self, call):
         xid, head = call.u32(), [call.u32() for _ in range(5)]
@@ -117,6 +123,10 @@ def close(stateid, seqid=0):
 def lock_new(kind, offset, length, open_seqid, open_stateid, clientid, owner, lock_seqid=0):
     body = Pack().u32(kind, 0).u64(offset, length).u32(1, open_seqid).fixed(open_stateid)
     return OP_LOCK, body.u32(lock_seqid).u64(clientid).opaque(owner).bytes()
+
+
+def unlock(stateid, seqid, offset, length):
+    return OP_LOCKU, Pack().u32(WRITE_LT, seqid).fixed(stateid).u64(offset, length).bytes()
 
 
 def write(stateid, offset, data, stable=0):
@@ -204,7 +214,7 @@ def decode_getattr(reply):
 
 DECODERS = {
     OP_GETFH: rpc.Unpacker.opaque, OP_OPEN: decode_open, OP_READDIR: decode_readdir, OP_GETATTR: decode_getattr,
-    OP_OPEN_CONFIRM: lambda r: r.fixed(16), OP_CLOSE: lambda r: r.fixed(16), OP_LOCK: lambda r: r.fixed(16),
+    OP_OPEN_CONFIRM: lambda r: r.fixed(16), OP_CLOSE: lambda r: r.fixed(16), OP_LOCK: lambda r: r.fixed(16), OP_LOCKU: lambda r: r.fixed(16),
     OP_SETCLIENTID: lambda r: (r.u64(), r.fixed(8)), OP_CREATE: lambda r: (r.u32(), r.u64(), r.u64(), read_bitmap(r)),
     OP_WRITE: lambda r: (r.u32(), r.u32(), r.fixed(8)), OP_COMMIT: lambda r: r.fixed(8),
     OP_EXCHANGE_ID: decode_exchange_id, OP_CREATE_SESSION: decode_create_session, OP_SEQUENCE: decode_sequence,
@@ -249,10 +259,24 @@ class Client:
             raise Nfs4Error(status, results)
         return results
 
+    def poll(self, done, failure="not in time", seconds=30):
+        """Serves callbacks until done() holds; raises `failure` when it does not in time, unless that is None."""
+        end = time.monotonic() + seconds
+        while not done():
+            left = end - time.monotonic()
+            if left <= 0:
+                if failure is None:
+                    return
+                raise AssertionError(failure)
+            try:
+                self.rpc.replies_of_nobody(min(left, 0.1))
+            except rpc.Timeout:
+                pass
+
     # NFSv4.0
 
-    def set_clientid(self, verifier=b"verifier"):
-        body = Pack().fixed(verifier).opaque(self.name).u32(0x40000000).string("tcp").string("127.0.0.1.0.0").u32(1)
+    def set_clientid(self, verifier=b"verifier", callback="127.0.0.1.0.0"):
+        body = Pack().fixed(verifier).opaque(self.name).u32(0x40000000).string("tcp").string(callback).u32(1)
         self.clientid, confirm = self.compound((OP_SETCLIENTID, body.bytes()))[0]
         self.compound((OP_SETCLIENTID_CONFIRM, Pack().u64(self.clientid).fixed(confirm).bytes()))
 

@@ -1,7 +1,8 @@
 """Prepares what a guest boots from: Debian's kernel, unpacked in the cache, and a small initramfs made of it.
 
-The kernel is the one that Debian's `linux-image-amd64` depends on. FABRIC_CACHE/vm/KERNEL-PACKAGE holds it; a second
-call only reads the list of modules. Any number of calls may run at once.
+The kernel is the one that Debian's `linux-image-amd64` depends on. FABRIC_CACHE/vm/PACKAGE holds each package that is
+unpacked but not installed (installing nfs-kernel-server would start a server on the host); a second call only reads the
+list of modules. Any number of calls may run at once.
 """
 import fcntl
 import os
@@ -11,6 +12,7 @@ import subprocess
 import tempfile
 
 # What the initramfs needs to reach the host's root; everything else is loaded by name in the guest.
+GUEST_TOOLS = "nfs-kernel-server"    # exportfs and rpc.mountd, for the kernel's server in the guest
 BOOT_MODULES = ["virtio_pci", "9p", "9pnet_virtio", "overlay", "virtio_console"]
 
 
@@ -126,28 +128,32 @@ class CpioArchive:
 
 
 def prepare():
-    """The image in the cache, made on the first call (needs the package archive then)."""
-    package = kernel_package()
+    """The kernel image in the cache, made on the first call (needs the package archive then)."""
+    return Image(unpacked(kernel_package(), lambda directory: run("/sbin/depmod", "-b", directory, Image(directory).version)))
+
+
+def tools_path():
+    """Folders of programs that are in no installed package, for the guest's PATH."""
+    return os.path.join(unpacked(GUEST_TOOLS), "usr/sbin")
+
+
+def unpacked(package, finish=lambda directory: None):
+    """Folder of the package's files, fetched, unpacked and finished on the first call."""
     directory = os.path.join(cache_dir(), package)
     complete = os.path.join(directory, ".complete")
     if os.path.exists(complete):
-        return Image(directory)
+        return directory
     os.makedirs(cache_dir(), exist_ok=True)
     with open(os.path.join(cache_dir(), package + ".lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)            # two tests may start at once
         if not os.path.exists(complete):
-            _unpack(package, directory)
-    return Image(directory)
-
-
-def _unpack(package, directory):
-    shutil.rmtree(directory, ignore_errors=True)
-    os.makedirs(directory)
-    with tempfile.TemporaryDirectory(dir=cache_dir()) as work:
-        run("apt-get", "download", "-q", package, cwd=work)
-        archive = next(os.path.join(work, f) for f in os.listdir(work) if f.endswith(".deb"))
-        run("dpkg", "-x", archive, directory)
-    version = Image(directory).version
-    run("/sbin/depmod", "-b", directory, version)
-    with open(os.path.join(directory, ".complete"), "w", encoding="utf-8"):
-        pass
+            shutil.rmtree(directory, ignore_errors=True)
+            os.makedirs(directory)
+            with tempfile.TemporaryDirectory(dir=cache_dir()) as work:
+                run("apt-get", "download", "-q", package, cwd=work)
+                archive = next(os.path.join(work, f) for f in os.listdir(work) if f.endswith(".deb"))
+                run("dpkg", "-x", archive, directory)
+            finish(directory)
+            with open(complete, "w", encoding="utf-8"):
+                pass
+    return directory

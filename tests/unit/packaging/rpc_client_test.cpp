@@ -93,13 +93,13 @@ TEST_F(RpcClientTest, PortAbove65535IsRefused) {
     EXPECT_EQ(client->registered_port(mount_v3).status().code(), Code::corrupt);
 }
 
-// RFC 7530 section 15.2: an empty COMPOUND; NFS4ERR_MINOR_VERS_MISMATCH is 10021.
+// RFC 7530 section 15.2: a COMPOUND of PUTROOTFH (24); NFS4ERR_MINOR_VERS_MISMATCH is 10021.
 TEST_F(RpcClientTest, AsksForMinorVersions) {
     FakeServer server([&](int fd, const Call& call) {
         uint32_t minor = static_cast<unsigned char>(call.arguments.at(7));
-        EXPECT_EQ(call.arguments, Words().word(0).word(minor).word(0).bytes());
+        EXPECT_EQ(call.arguments, Words().word(0).word(minor).word(1).word(24).bytes());
         return FakeServer::send(
-            fd, record(success(call.xid) + Words().word(minor == 1 ? 0 : 10021).word(0).word(0).bytes()));
+            fd, record(success(call.xid) + Words().word(minor == 1 ? 10071 : 10021).word(0).word(0).bytes()));
     });
     Result<RpcClient> client = connect(server, nfs_v4, patience);
     ASSERT_TRUE(client.ok());

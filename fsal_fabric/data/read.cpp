@@ -1,0 +1,249 @@
+// READ. Where the bytes come from, and by which way:
+//
+// - Memory of our own (TCP): a buffer of the pool, from the page cache. What the cache holds is copied on the calling
+//   thread; the rest is read by a lane, with the kernel's read-ahead, while the thread goes on.
+// - Memory that Ganesha hands over (RDMA: registered, page aligned): if the page cache holds most of the range, as
+//   above; else O_DIRECT by a lane, straight into it. An unaligned range is read as the aligned range around it when
+//   that fits, and the reply begins inside the buffer. Small reads go through the cache.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+
+#include "common/fault.h"
+#include "common/io/transfer_metrics.h"
+#include "fsal_fabric/data/completion.h"
+#include "fsal_fabric/data/descriptor.h"
+#include "fsal_fabric/data/ops.h"
+#include "fsal_fabric/data/residency.h"
+#include "fsal_fabric/data/runtime.h"
+#include "fsal_fabric/export.h"
+
+namespace fabric::fsal {
+namespace {
+
+constexpr size_t block = 4096;  // a multiple of every device's logical block
+using io::Direction;
+using io::Path;
+
+// One READ; moved to the heap when it has to wait.
+struct Read {
+    explicit Read(const Completion& for_call) : completion(for_call) {}
+    Completion completion;
+    FileIo io;
+    uint64_t offset = 0;
+    size_t length = 0;  // what there is to read: up to the end of the file as it was at the start
+    uint64_t size = 0;  // of the file, at the start
+    size_t done = 0;
+    io::Budget* budget = nullptr;
+};
+
+struct ReadCall;
+
+struct BufferTicket : io::BufferPool::Ticket {
+    ReadCall* call = nullptr;
+};
+
+struct ReadCall : io::Request {
+    explicit ReadCall(Read&& from) : read(std::move(from)) {}
+    Read read;
+    BufferTicket ticket;
+    iovec place{};    // where the operation in progress reads to
+    size_t skew = 0;  // bytes of a direct read before the first wanted one
+};
+
+void release_buffer(void* buffer) { io::BufferPool::give_back(static_cast<io::BufferPool::Buffer*>(buffer)); }
+
+void attach_buffer(fsal_io_arg& arguments, io::BufferPool::Buffer* buffer) {
+    arguments.iov[0].iov_base = buffer->data();
+    arguments.iov_release = release_buffer;
+    arguments.release_data = buffer;
+}
+
+// Ganesha releases the buffer of a failed call on some paths only, so it is taken back here.
+void detach_own_buffer(fsal_io_arg& arguments) {
+    if (arguments.iov_release != release_buffer) return;
+    release_buffer(arguments.release_data);
+    arguments.iov_release = nullptr;
+    arguments.release_data = nullptr;
+    arguments.iov[0].iov_base = nullptr;
+}
+
+// Ends the I/O and fills in the result; `size` is the file's, to tell whether this was its end.
+fsal_status_t settle(Read& read, int error, uint64_t size) {
+    read.io.finish();
+    fsal_io_arg& arguments = read.completion.arguments();
+    if (error != 0 && read.done == 0) {
+        detach_own_buffer(arguments);
+        return to_fsal_errno(error);
+    }
+    arguments.io_amount = read.done;
+    arguments.end_of_file = error == 0 && read.offset + read.done >= size;
+    if (arguments.iov_count == 1) arguments.iov[0].iov_len = read.done;
+    return fsal_ok();
+}
+
+// How much the caller's memory holds. Ganesha's length of the last piece is what the client asked for; the buffer
+// behind it can be smaller.
+size_t room(const fsal_io_arg& arguments) {
+    size_t total = 0;
+    for (int i = 0; i < arguments.iov_count; ++i) total += arguments.iov[i].iov_len;
+    bool buffer_is_known = arguments.iov_count == 1 && arguments.iov[0].iov_base != nullptr &&
+                           arguments.last_iov_buf_size != nullptr && *arguments.last_iov_buf_size != 0;
+    return buffer_is_known ? std::min(total, *arguments.last_iov_buf_size) : total;
+}
+
+// Copies what the page cache holds from the start of the range on, if anything; the rest must be waited for. 0 or a
+// positive errno.
+int read_cached(Read& read, const iovec* iov, int count) {
+    if (int error = fault::hit("backing.read")) return error;
+    if (fault::limit("backing.read", read.length) < read.length) return 0;
+    ssize_t got = preadv2(read.io.fd(), iov, count, static_cast<off_t>(read.offset), RWF_NOWAIT);
+    if (got > 0) read.done = static_cast<size_t>(got);
+    return 0;  // an error, if it was one, is met again by the lane
+}
+
+void submit(ReadCall& call, int fd, uint64_t offset, size_t length) {
+    call.op = io::Op::read;
+    call.fd = fd;
+    call.offset = offset;
+    call.length = length;
+    call.budget = call.read.budget;
+    data_runtime().engine->submit(call);
+}
+
+void finish(ReadCall& call, int error) {
+    std::unique_ptr<ReadCall> owner(&call);
+    struct stat file {};
+    uint64_t size = call.read.size;
+    if (call.read.done < call.read.length && error == 0 && fstat(call.read.io.fd(), &file) == 0)
+        size = static_cast<uint64_t>(file.st_size);
+    call.read.completion.elsewhere(settle(call.read, error, size));
+}
+
+void cached_done(io::Request& request) {
+    auto& call = static_cast<ReadCall&>(request);
+    call.read.done += request.done;
+    io::count_transfer(Direction::read, Path::page_cache, request.done);
+    finish(call, request.error);
+}
+
+// Reads what is still missing through the page cache.
+void read_rest(ReadCall& call) {
+    fsal_io_arg& arguments = call.read.completion.arguments();
+    if (arguments.iov_count == 1) {
+        call.place = {static_cast<char*>(arguments.iov[0].iov_base) + call.read.done,
+                      call.read.length - call.read.done};
+        call.iov = &call.place;
+        call.iov_count = 1;
+    } else {
+        call.read.done = 0;
+        call.iov = arguments.iov;
+        call.iov_count = arguments.iov_count;
+    }
+    call.alignment = 0;
+    call.complete = cached_done;
+    submit(call, call.read.io.fd(), call.read.offset + call.read.done, call.read.length - call.read.done);
+}
+
+// A direct read that ended early met the end of the file, or the file grew, or the device moved less: what the file's
+// size says should be there is read through the cache.
+void direct_done(io::Request& request) {
+    auto& call = static_cast<ReadCall&>(request);
+    Read& read = call.read;
+    fsal_io_arg& arguments = read.completion.arguments();
+    if (request.error == EINVAL) {
+        read.io.descriptor().direct_refused = true;
+        return read_rest(call);
+    }
+    size_t useful = request.done > call.skew ? std::min(request.done - call.skew, read.length) : 0;
+    read.done = useful;
+    io::count_transfer(Direction::read, Path::direct, useful);
+    arguments.iov[0].iov_base = static_cast<char*>(arguments.iov[0].iov_base) + call.skew;
+    if (arguments.last_iov_buf_size != nullptr && *arguments.last_iov_buf_size >= call.skew)
+        *arguments.last_iov_buf_size -= call.skew;
+    struct stat file {};
+    if (request.error == 0 && useful < read.length && fstat(read.io.fd(), &file) == 0 &&
+        read.offset + useful < static_cast<uint64_t>(file.st_size))
+        return read_rest(call);
+    finish(call, request.error);
+}
+
+bool start_direct(Read& read, size_t capacity) {
+    fsal_io_arg& arguments = read.completion.arguments();
+    const DataConfig& config = data_runtime().config;
+    if (config.direct_read_min == 0 || read.length < config.direct_read_min || arguments.iov_count != 1) return false;
+    if (reinterpret_cast<uintptr_t>(arguments.iov[0].iov_base) % block != 0) return false;
+    size_t skew = read.offset % block;
+    size_t span = (skew + read.length + block - 1) / block * block;
+    if (span > capacity || mostly_cached(read.io.fd(), read.offset, read.length)) return false;
+    int fd = direct_descriptor(read.io.object(), read.io.descriptor());
+    if (fd < 0) return false;
+    auto* call = new ReadCall(std::move(read));
+    call->skew = skew;
+    call->place = {arguments.iov[0].iov_base, span};
+    call->iov = &call->place;
+    call->iov_count = 1;
+    call->alignment = block;
+    call->complete = direct_done;
+    submit(*call, fd, call->read.offset - skew, span);
+    return true;
+}
+
+void buffer_granted(io::BufferPool::Ticket& ticket) {
+    ReadCall& call = *static_cast<BufferTicket&>(ticket).call;
+    if (ticket.buffer == nullptr) return finish(call, EAGAIN);
+    attach_buffer(call.read.completion.arguments(), ticket.buffer);
+    read_rest(call);
+}
+
+// No buffer is free: the call waits for one in a queue, without holding memory.
+void wait_for_buffer(Read& read) {
+    auto* call = new ReadCall(std::move(read));
+    call->ticket.call = call;
+    call->ticket.bytes = call->read.length;
+    call->ticket.granted = buffer_granted;
+    if (data_runtime().buffers->take(call->ticket)) buffer_granted(call->ticket);
+}
+
+void start(Read& read) {
+    fsal_io_arg& arguments = read.completion.arguments();
+    if (arguments.iov[0].iov_base == nullptr) {
+        io::BufferPool::Buffer* buffer = data_runtime().buffers->try_take(read.length);
+        if (buffer == nullptr) return wait_for_buffer(read);
+        attach_buffer(arguments, buffer);
+    } else {
+        size_t capacity = arguments.last_iov_buf_size != nullptr ? *arguments.last_iov_buf_size : 0;
+        if (start_direct(read, capacity != 0 ? capacity : arguments.iov[0].iov_len)) return;
+    }
+    iovec one{arguments.iov[0].iov_base, read.length};
+    bool single = arguments.iov_count == 1;
+    int error = read_cached(read, single ? &one : arguments.iov, single ? 1 : arguments.iov_count);
+    io::count_transfer(Direction::read, Path::page_cache, read.done);
+    if (error == 0 && read.done < read.length) return read_rest(*new ReadCall(std::move(read)));
+    const Completion completion = read.completion;
+    completion.here(settle(read, error, read.size));
+}
+
+}  // namespace
+
+void read2(fsal_obj_handle* handle, bool bypass, fsal_async_cb done, fsal_io_arg* arguments, void* caller_data) {
+    Read read(Completion(handle, done, arguments, caller_data));
+    arguments->io_amount = 0;
+    arguments->end_of_file = false;
+    // READ_PLUS (RFC 7862 §15.10): clients fall back to READ.
+    if (arguments->info != nullptr) return read.completion.here(fsalstat(ERR_FSAL_NOTSUPP, ENOTSUP));
+    fsal_status_t status = read.io.start(from(handle), arguments->state, FSAL_O_READ, bypass);
+    if (FSAL_IS_ERROR(status)) return read.completion.here(status);
+    struct stat file {};
+    if (fstat(read.io.fd(), &file) != 0) return read.completion.here(settle(read, errno, 0));
+    read.size = static_cast<uint64_t>(file.st_size);
+    read.offset = arguments->offset;
+    read.budget = from(op_ctx->fsal_export).io_budget.get();
+    if (read.offset >= read.size) return read.completion.here(settle(read, 0, read.size));
+    read.length = std::min<uint64_t>(room(*arguments), read.size - read.offset);
+    start(read);
+}
+
+}  // namespace fabric::fsal

@@ -1,0 +1,27 @@
+#include <cstdio>
+
+#include "fsal_fabric/caller.h"
+#include "fsal_fabric/name.h"
+#include "fsal_fabric/object.h"
+#include "fsal_fabric/ops.h"
+
+namespace fabric::fsal {
+
+// A handle names the file, not its place, so nothing changes for those who hold it.
+fsal_status_t rename(fsal_obj_handle*, fsal_obj_handle* old_directory, const char* old_name,
+                     fsal_obj_handle* new_directory, const char* new_name, fsal_attrlist*, fsal_attrlist*,
+                     fsal_attrlist*, fsal_attrlist*) {
+    if (int error = check_name(old_name)) return to_fsal_errno(error);
+    if (int error = check_name(new_name)) return to_fsal_errno(error);
+    if (from(old_directory).filesystem != from(new_directory).filesystem) return to_fsal_errno(EXDEV);
+    Result<UniqueFd> old_parent = from(old_directory).open(O_PATH | O_DIRECTORY);
+    if (!old_parent.ok()) return to_fsal(old_parent.status());
+    Result<UniqueFd> new_parent = from(new_directory).open(O_PATH | O_DIRECTORY);
+    if (!new_parent.ok()) return to_fsal(new_parent.status());
+    return run_as_caller([&] {
+        bool done = ::renameat(old_parent->get(), old_name, new_parent->get(), new_name) == 0;
+        return to_fsal_errno(done ? 0 : errno);
+    });
+}
+
+}  // namespace fabric::fsal

@@ -1,0 +1,19 @@
+#include <unistd.h>
+
+#include "fsal_fabric/caller.h"
+#include "fsal_fabric/name.h"
+#include "fsal_fabric/object.h"
+#include "fsal_fabric/ops.h"
+
+namespace fabric::fsal {
+
+fsal_status_t unlink(fsal_obj_handle* directory, fsal_obj_handle* object, const char* name, fsal_attrlist*,
+                     fsal_attrlist*) {
+    if (int error = check_name(name)) return to_fsal_errno(error);
+    Result<UniqueFd> parent = from(directory).open(O_PATH | O_DIRECTORY);
+    if (!parent.ok()) return to_fsal(parent.status());
+    int flags = object->type == DIRECTORY ? AT_REMOVEDIR : 0;
+    return run_as_caller([&] { return to_fsal_errno(::unlinkat(parent->get(), name, flags) == 0 ? 0 : errno); });
+}
+
+}  // namespace fabric::fsal

@@ -1,0 +1,32 @@
+"""Every file operation over NFS gives the result and the errno that it gives on the backing file system itself."""
+import os
+
+from guest import oracle
+from guest.backing import Backing
+from guest.mounts import Mount
+from guest.network import Client
+from guest.servers import make_server
+from guest.suite import Suite
+
+
+def compare(server, version, protocol, client, local, sections):
+    with Mount(server, version, protocol, client=client) as mount:
+        remote = oracle.fileops_log(os.path.join(mount.path, f"ops-{version}-{protocol}"), sections)
+    wrong = oracle.differences(local, remote, version)
+    if wrong:
+        raise AssertionError(f"{len(wrong)} of {len(local)} results differ:\n  " + "\n  ".join(wrong))
+
+
+def run(options):
+    backing = Backing(options.backing, size_mb=1024)
+    client = Client()
+    suite = Suite(options.only)
+    local = oracle.fileops_log(os.path.join(backing.path, "local"), options.sections)
+    print(f"{len(local)} results on {options.backing}", flush=True)
+    server = make_server(options.server, backing.path).start()
+    for version in options.versions:
+        for protocol in options.protocols:
+            suite.case(f"fileops v{version} {protocol}", compare, server, version, protocol,
+                       client if protocol == "tcp" else None, local, options.sections)
+    server.stop()
+    suite.finish()

@@ -1,0 +1,53 @@
+"""What the RDMA stack and the client's transports look like from outside, and cutting a connection."""
+import glob
+import json
+import os
+
+from guest.shell import run
+
+TRANSPORTS = "/sys/kernel/sunrpc/xprt-switches/switch-*/xprt-*"
+
+
+def resources(pid=None):
+    """{"qp": n, "mr": n, ...} of soft-RoCE, of one process or of all user processes."""
+    counts = {}
+    for kind in ("qp", "cq", "mr", "pd"):
+        entries = json.loads(run("rdma", "-j", "resource", "show", kind) or "[]")
+        users = [entry for entry in entries if "pid" in entry and (pid is None or entry["pid"] == pid)]
+        counts[kind] = len(users)
+    return counts
+
+
+def transports(protocol, address="10.0.2.15"):
+    """Folders in sysfs of the client's transports to the server (not those of MOUNT and NLM)."""
+    found = []
+    for folder in glob.glob(TRANSPORTS):
+        if not folder.endswith(f"-{protocol}"):
+            continue
+        try:
+            with open(os.path.join(folder, "dstaddr"), encoding="utf-8") as file:
+                if file.read().strip() == address:
+                    found.append(folder)
+        except OSError:                             # gone meanwhile
+            continue
+    return found
+
+
+def transport_info(folder):
+    """The numbers of xprt_info as a dict of integers: cong_win is the credit limit times 256, cur_cong what is in use."""
+    values = {}
+    with open(os.path.join(folder, "xprt_info"), encoding="utf-8") as file:
+        for line in file:
+            name, _, value = line.strip().partition("=")
+            if value.strip().lstrip("-").isdigit():
+                values[name] = int(value)
+    return values
+
+
+def cut(folder):
+    """Breaks the transport's connection at once: giving it its own address again makes the client disconnect and reconnect."""
+    path = os.path.join(folder, "dstaddr")
+    with open(path, encoding="utf-8") as file:
+        address = file.read().strip()
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(address)
