@@ -164,7 +164,7 @@ def start(fsal, folder, gdb=False):
         os.chmod(folder / name, 0o777)
         exports.append(gw.Export(str(folder / name), pseudo=f"/{name}", options=options))
     (folder / "witness/witness").write_bytes(WITNESS)
-    return gw.Gateway(exports, fsal=fsal, log_level="MAJ", core={"Enable_NLM": "true"}, nfsv4={"Lease_Lifetime": 10}, wrapper=gw.GDB if gdb else ()).start()
+    return gw.Gateway(exports, fsal=fsal, log_level="MAJ", core={"Enable_NLM": "true"}, nfsv4={"Lease_Lifetime": 60}, wrapper=gw.GDB if gdb else ()).start()
 
 
 def run(arguments, folder):
