@@ -28,7 +28,7 @@ extern "C" {
 #include "fsal_types.h"
 #include "nfs4_acls.h"
 #include "nfs_core.h"
-#include "nfs_init.h"
 #include "nfs_exports.h"
+#include "nfs_init.h"
 #include "sal_data.h"
 }

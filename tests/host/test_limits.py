@@ -291,7 +291,7 @@ class SlowReaders(case.GatewayCase):
     def test_half_records_hold_nobody_up(self):
         client = self.v3()
         file = client.walk("file")
-        whole = rpc.record(rpc.call_message(1, nfs3.NFS_PROGRAM, 3, nfs3.READ, nfs3.args_read(file, 0, 100)))
+        whole = rpc.record(rpc.call_message(1, nfs3.NFS_PROGRAM, 3, nfs3.READ, nfs3.args_read(file, 0, 100), rpc.auth_sys()))
         held = []
         self.addCleanup(lambda: [one.close() for one in held])
         for cut in range(1, len(whole)):

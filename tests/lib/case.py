@@ -52,8 +52,9 @@ class GatewayCase(unittest.TestCase):
         return [gw.Export(str(cls.backing), options=dict(cls.export_options), fsal_options=dict(cls.fsal_options))]
 
     def tearDown(self):
-        if self.gateway.process is not None and not self.gateway.alive():
-            self.fail(f"the server is gone ({self.gateway.process.returncode}):\n{self.gateway.log_tail()}")
+        if not self.gateway.answers():
+            self.gateway.ends_within(20)            # a crash closes sockets before the process is gone
+            self.fail(f"the server does not answer ({self.gateway.process.poll()}):\n{self.gateway.log_tail()}")
 
     def v3(self, **options):
         client = nfs3.Client.mount(self.gateway, **options)

@@ -7,7 +7,7 @@
 Environment: FABRIC_GANESHA_PREFIX (else packaging/ganesha/build.sh is asked), FABRIC_PLUGIN_DIR (else
 build/fsal_fabric of this tree), FABRIC_TEST_DIR (where backing directories and servers' private folders are made; it must
 be on a file system with handles), FABRIC_TEST_SERVER (fabric, vfs or mem: the FSAL of servers that do not name one),
-FABRIC_KEEP=1 (private folders stay).
+FABRIC_KEEP=1 (private folders stay), FABRIC_GDB=1 (servers run under gdb; the backtrace of a crash is in the log's end).
 """
 import ctypes
 import dataclasses
@@ -150,7 +150,8 @@ class Gateway:
         self.versions, self.rdma, self.rdma_port = tuple(versions), rdma, rdma_port
         self.core, self.nfsv4, self.blocks, self.extra = core or {}, nfsv4 or {}, blocks or {}, extra
         self.environment, self.limits = environment or {}, limits or {}
-        self.wrapper, self.strict, self.log_level = list(wrapper), strict, log_level
+        self.wrapper = list(wrapper) or (GDB if os.environ.get("FABRIC_GDB") == "1" else [])
+        self.strict, self.log_level = strict, log_level
         self.prefix = pathlib.Path(prefix) if prefix else ganesha_prefix()
         self.plugins = pathlib.Path(plugins) if plugins else plugin_dir()
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="fabric-gw-", dir=os.environ.get("FABRIC_TEST_DIR") or "/tmp"))
@@ -330,6 +331,10 @@ class Gateway:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise GatewayError(f"the server still runs after {timeout} s:\n{self.log_tail()}") from None
+
+    def answers(self):
+        """Whether a NULL call to NFS is answered now."""
+        return self._null_answers(self.nfs_port, NFS_PROGRAM, 3 if "3" in self.versions else 4)
 
     def ends_within(self, timeout):
         """Whether the server ended by itself in that time."""

@@ -5,7 +5,7 @@ import os
 
 from guest import trees
 from guest.backing import Backing
-from guest.fileops import as_user, fallocate
+from guest.recorder import as_user, fallocate
 from guest.mounts import Mount
 from guest.servers import make_server
 from guest.shell import run as command

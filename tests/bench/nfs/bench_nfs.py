@@ -1,0 +1,175 @@
+"""Measures NFS servers beside each other and prints a table (and JSON by --json).
+
+    bench_nfs.py [--json FILE] [--runs 5] [--only KIND[,KIND]] [--peer VFS]
+    bench_nfs.py --tiny                     everything once, small: does it work?
+    bench_nfs.py --vm [--json FILE]         in the VM: this gateway against knfsd, over RDMA and TCP (bench_vm.py)
+
+On the host: our FSAL and a stock one on the same Ganesha, both up at the same time, NFSv3 over TCP on loopback, one
+connection, page cache warm. Runs are interleaved, ours and the peer in turn; medians. The server's CPU time of each run
+(all its threads) stands beside the wall time.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "lib"))
+import gateway as gw                                # noqa: E402  (the path is set above)
+import nfs3                                         # noqa: E402
+
+MEBIBYTE = 1 << 20
+
+
+def load_program():
+    built = [os.environ.get("FABRIC_NFS_LOAD"), os.path.join(os.environ.get("FABRIC_BUILD_DIR", ""), "tests/bench/nfs/nfs_load"),
+             HERE.parents[2] / "build/tests/bench/nfs/nfs_load"]
+    for path in filter(None, built):
+        if os.path.exists(path):
+            return str(path)
+    raise SystemExit("nfs_load is not built: cmake --build build --target nfs_load, or name it by FABRIC_NFS_LOAD")
+
+
+class Kind:
+    """One thing measured. `unit` is per second; `per` is what CPU time is divided by."""
+
+    def __init__(self, name, unit, per, target, arguments, scale=1.0, per_scale=1.0):
+        self.name, self.unit, self.per, self.target = name, unit, per, target
+        self.arguments, self.scale, self.per_scale = arguments, scale, per_scale
+
+    def figures(self, result, cpu):
+        """(throughput, CPU per unit) of one run."""
+        amount = result["bytes"] if self.unit == "MB/s" else result["operations"]
+        return amount / self.scale / result["seconds"], cpu / (amount / self.per_scale)
+
+
+def kinds(tiny):
+    size = 16 * MEBIBYTE if tiny else 512 * MEBIBYTE
+    count, entries, files = (200, 1000, 100) if tiny else (40000, 100000, 10000)
+    big = {"scale": 1e6, "per_scale": 1e9}
+    few = {"scale": 1.0, "per_scale": 1e3}
+    megabytes = size // MEBIBYTE
+    return [
+        Kind("read_1m", "MB/s", "CPU s/GB", "big", ["read", 4 * megabytes, "--depth", 8, "--size", MEBIBYTE, "--file-size", size], **big),
+        Kind("write_1m", "MB/s", "CPU s/GB", "big", ["write", 2 * megabytes, "--depth", 8, "--size", MEBIBYTE, "--file-size", size], **big),
+        Kind("randread_4k", "op/s", "CPU ms/op", "big", ["randread", count, "--depth", 32, "--size", 4096, "--file-size", size], **few),
+        Kind("create_4k", "op/s", "CPU ms/op", "new", ["create", files, "--depth", 16, "--size", 4096], **few),
+        Kind("open_read_close_4k", "op/s", "CPU ms/op", "small", ["open", count // 2, "--depth", 16, "--size", 4096, "--files", files], **few),
+        Kind("list_100k", "op/s", "CPU ms/op", "many", ["list", 1], **few),
+    ], size, files, entries
+
+
+class Server:
+    def __init__(self, fsal, base, size, files, entries):
+        self.fsal, self.entries = fsal, entries
+        self.path = base / fsal.lower()
+        self.fill(size, files)
+        self.gateway = gw.Gateway([gw.Export(str(self.path))], fsal=fsal, log_level="CRIT").start()
+        self.turn = 0
+
+    def fill(self, size, files):
+        for name in ("small", "many", "new"):
+            (self.path / name).mkdir(parents=True)
+        block = os.urandom(MEBIBYTE)
+        with open(self.path / "big", "wb") as big:
+            for _ in range(size // MEBIBYTE):
+                big.write(block)
+        for number in range(files):
+            (self.path / "small" / f"file-1-{number}").write_bytes(block[:4096])
+        for number in range(self.entries):
+            (self.path / "many" / f"entry-{number:07}").touch()
+        subprocess.run(["sync", "-f", str(self.path)], check=True)
+
+    def handle(self, target):
+        with nfs3.Client.mount(self.gateway) as client:
+            if target == "new":
+                self.turn += 1
+                return client.mkdir(client.walk("new"), str(self.turn)).handle
+            return client.walk(target)
+
+    def run(self, kind):
+        """(result of nfs_load, CPU seconds of the server)"""
+        handle = self.handle(kind.target)
+        before = self.gateway.cpu_seconds()
+        command = [load_program(), "127.0.0.1", self.gateway.nfs_port, handle.hex(), *kind.arguments]
+        done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=True, timeout=600)
+        result = json.loads(done.stdout)
+        if kind.target == "many" and result["operations"] != self.entries + 2:
+            raise SystemExit(f"{self.fsal}: listed {result['operations']} entries of {self.entries + 2}")
+        return result, self.gateway.cpu_seconds() - before
+
+    def close(self):
+        self.gateway.close()
+
+
+def measure(arguments):
+    made, size, files, entries = kinds(arguments.tiny)
+    if arguments.only:
+        made = [kind for kind in made if kind.name in arguments.only.split(",")]
+    base = pathlib.Path(gw.backing_dir("fabric-bench-"))
+    servers = []
+    try:
+        for fsal in (arguments.ours, arguments.peer):
+            servers.append(Server(fsal, base, size, files, entries))
+        results = {(server.fsal, kind.name): [] for server in servers for kind in made}
+        for kind in made:
+            for server in servers:
+                server.run(kind)                    # warm: page cache, handles, buffers
+            for _ in range(arguments.runs):
+                for server in servers:
+                    results[server.fsal, kind.name].append(kind.figures(*server.run(kind)))
+                time.sleep(0 if arguments.tiny else 0.2)
+        return report(arguments, made, results)
+    finally:
+        for server in servers:
+            server.close()
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def report(arguments, made, results):
+    rows = []
+    ours, peer = arguments.ours, arguments.peer
+    print(f"{'':22}{ours:>12}{peer:>12}   ratio")
+    for kind in made:
+        for index, (suffix, unit, better) in enumerate((("", kind.unit, "higher"), ("_cpu", kind.per, "lower"))):
+            mine, other = (statistics.median(run[index] for run in results[fsal, kind.name]) for fsal in (ours, peer))
+            ratio = mine / other if other else float("nan")
+            print(f"{kind.name + suffix:22}{mine:>12.4g}{other:>12.4g}   {ratio:.2f}   {unit}, {better} is better")
+            rows.append({"name": f"nfs_{kind.name}{suffix}", "unit": unit, "better": better, "ours": mine, "peers": {peer: other},
+                         "ratios": {peer: ratio}, "runs": len(results[ours, kind.name])})
+    if arguments.json:
+        pathlib.Path(arguments.json).write_text(json.dumps(rows, indent=1) + "\n")
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only")
+    parser.add_argument("--ours", default="FABRIC")
+    parser.add_argument("--peer", default="VFS")
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--vm", action="store_true")
+    arguments, rest = parser.parse_known_args()
+    if arguments.vm:
+        os.execv(sys.executable, [sys.executable, str(HERE / "bench_vm.py"), *rest,
+                                  *(["--json", arguments.json] if arguments.json else []), "--runs", str(arguments.runs)])
+    if rest:
+        parser.error(f"unknown: {' '.join(rest)}")
+    if arguments.tiny:
+        arguments.runs = 1
+    try:
+        return measure(arguments)
+    except gw.NoHandles as error:
+        print(f"SKIPPED bench_nfs: {error}")
+        return 77
+
+
+if __name__ == "__main__":
+    sys.exit(main())
