@@ -13,7 +13,7 @@ namespace rogue {
 constexpr uint32_t nfs_program = 100003, mount_program = 100005;
 
 enum class Nfs3 : uint32_t { null = 0, getattr = 1, lookup = 3, read = 6, write = 7, create = 8, readdir = 16, readdirplus = 17 };
-enum class Op : uint32_t { getattr = 9, lookup = 15, putfh = 22, putrootfh = 24, read = 25, readdir = 26, setattr = 34, write = 38 };
+enum class Op : uint32_t { create = 6, getattr = 9, lookup = 15, putfh = 22, putrootfh = 24, read = 25, readdir = 26, setattr = 34, write = 38 };
 
 /// Call header with AUTH_SYS, uid and gid 0 (RFC 5531).
 Encoder rpc_call(uint32_t xid, uint32_t program, uint32_t version, uint32_t procedure);
@@ -47,7 +47,7 @@ class Compound {
     Compound& read(uint64_t offset, uint32_t count);                          // anonymous state
     Compound& write(uint64_t offset, std::span<const uint8_t> data, bool inline_data);
     Compound& getattr_size();
-    Compound& getfh();
+    Compound& create_directory(std::string_view name);
 
     /// Positions of the data of the WRITEs, in the unreduced stream.
     const std::vector<uint32_t>& data_positions() const { return positions_; }
