@@ -284,7 +284,7 @@ void no_way_in(const ServerOptions& server) {
     Client victim(server);
     victim.null();
     auto regions = regions_of(server.pid);
-    check(!regions.empty(), "the kernel shows no memory region of the server");
+    check(!regions.empty(), "the kernel shows no memory region of process " + std::to_string(server.pid));
     uint32_t tries = 0;
     for (const Region& region : regions) {
         for (uint64_t place : places_of(server.pid, region.length)) {

@@ -9,8 +9,6 @@
 namespace rogue {
 namespace {
 
-constexpr uint32_t op_getfh = 10;
-
 /// post_op_attr (RFC 1813 section 2.6).
 void skip_attributes3(Decoder& in) {
     if (in.u32()) in.skip(84);
@@ -156,8 +154,9 @@ Compound& Compound::getattr_size() {
     return *this;
 }
 
-Compound& Compound::getfh() {
-    operations_.u32(op_getfh);
+Compound& Compound::create_directory(std::string_view name) {
+    constexpr uint32_t nf4dir = 2;
+    operations_.u32(static_cast<uint32_t>(Op::create)).u32(nf4dir).string(name).u32(0).u32(0);  // no attributes
     ++count_;
     return *this;
 }

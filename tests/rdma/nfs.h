@@ -23,6 +23,7 @@ enum class Nfs3 : uint32_t {
     readdirplus = 17
 };
 enum class Op : uint32_t {
+    create = 6,
     getattr = 9,
     lookup = 15,
     putfh = 22,
@@ -65,7 +66,7 @@ class Compound {
     Compound& read(uint64_t offset, uint32_t count);  // anonymous state
     Compound& write(uint64_t offset, std::span<const uint8_t> data, bool inline_data);
     Compound& getattr_size();
-    Compound& getfh();
+    Compound& create_directory(std::string_view name);
 
     /// Positions of the data of the WRITEs, in the unreduced stream.
     const std::vector<uint32_t>& data_positions() const { return positions_; }

@@ -275,6 +275,32 @@ void listings(const ServerOptions& server) {
     }
 }
 
+/// A call that is sent again is answered from the reply cache, or not: never by bytes that have come into the buffer
+/// since.
+void replayed_read(const ServerOptions& server) {
+    Client client(server);
+    Bytes data = pattern(11, 60'000), other = pattern(12, 60'000);
+    Bytes handle = make_file(client, "replayed", data), other_handle = make_file(client, "replayed-other", other);
+    uint32_t xid = client.next_xid();
+    Compound call(xid);
+    call.putrootfh().lookup("export").create_directory("of-a-replay-" + std::to_string(xid));
+    call.putrootfh().lookup("export").lookup("replayed").read(0, 60'000);
+    for (int sent = 0; sent < 3; ++sent) {
+        std::ranges::fill(client.connection().memory(), guard);
+        Header header;
+        header.writes.push_back({client.connection().segment(0, 65536)});
+        Answer answer = client.call(header, call.finish());
+        Decoder in(answer.message);
+        check(decode_reply(in, xid) == RpcStatus::success, "COMPOUND was refused");
+        CompoundReply reply(in);
+        check(sent > 0 || reply.status() == 0, "the compound failed with " + std::to_string(reply.status()));
+        if (reply.status() == 0)
+            check(std::ranges::equal(client.connection().memory().first(60'000), data),
+                  "a replayed READ has bytes of others");
+        for (int i = 0; i < 8; ++i) client.read(other_handle, 0, 60'000, mebibyte);
+    }
+}
+
 /// Who says that it takes more inline gets more inline (RFC 8797), who says nothing or nonsense gets the default.
 void inline_sizes(const ServerOptions& server) {
     Bytes handle, data = pattern(10, 4096);
@@ -345,6 +371,7 @@ std::vector<Scenario> reply_scenarios() {
         {"several-reads", "READs of one compound and write chunks in any number", several_reads},
         {"padding", "small and odd READs are padded by zeros", padding},
         {"empty-results", "nothing to place, and nothing to read", empty_results},
+        {"replayed-read", "a READ that is sent again has no bytes of others", replayed_read, true},
         {"inline-sizes", "as much inline as both sides say", inline_sizes},
         {"listings", "READDIR inline and by the reply chunk", listings},
         {"wrong-handle", "a wrong handle ends its connection only", wrong_handle, true},
