@@ -1,6 +1,7 @@
 // Connections that come and go, what they leave behind, and how much goes on at once on one of them.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -254,7 +255,8 @@ std::vector<Region> regions_of(int pid) {
         std::map<std::string, std::string> values;
         while (words >> word)
             if (word == "rkey" || word == "lkey" || word == "mrlen" || word == "pid") words >> values[word];
-        if (values["pid"] != std::to_string(pid)) continue;
+        // what the kernel calls pid is the thread that registered
+        if (!std::filesystem::exists("/proc/" + std::to_string(pid) + "/task/" + values["pid"])) continue;
         auto key = [&](const char* name) {
             return static_cast<uint32_t>(std::strtoul(values[name].c_str(), nullptr, 0));
         };
