@@ -82,7 +82,7 @@ def other_device(server, backing, version, protocol):
         held = os.open(path, os.O_RDWR)
         inside = os.open(os.path.join(folder, "deep"), os.O_RDONLY)
         os.listdir(inside)
-        server.stop()
+        server.kill9()
         backing.move_to_other_device()
         server.restart(timeout=240)
         os.posix_fadvise(held, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -105,7 +105,7 @@ def run(options):
                 def collect(key=key, kind=kind, server=server):
                     logs[kind, key] = results(server, backing, *key)
                 suite.case(f"{key[0]} v{key[1]} {key[2]} on {kind}", collect)
-            server.stop()
+            suite.case(f"stop of {kind} with {squash}", server.stop)
     for key in runs:
         suite.case(f"{key[0]} v{key[1]} {key[2]} as knfsd does", compare, logs.get((options.server, key)), logs.get(("knfsd", key)))
     suite.finish()
