@@ -50,6 +50,7 @@ struct WriteCall : io::Request {
 // Ends the I/O. A write that moved something before it failed is a short write: the client sends the rest, and gets
 // the error for that.
 fsal_status_t settle(Write& write, int error) {
+    if (write.done > 0) write.io.object().note_change();
     write.io.finish();
     fsal_io_arg& arguments = write.completion.arguments();
     arguments.io_amount = write.done;

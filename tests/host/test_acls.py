@@ -1,4 +1,4 @@
-"""POSIX access control lists on the backing file system: what they allow holds for every version, lists that a client sets arrive."""
+"""POSIX ACLs of the backing file system: what they allow holds for every version, lists that a client sets arrive."""
 import os
 import struct
 
@@ -52,7 +52,8 @@ class Acls(case.GatewayCase):
         os.setxattr(self.file, NAME, FULL)
         for uid, gid, groups, expected in ((ALICE, 1, (), READ), (BOB, 1, (), READ_WRITE), (77, TEAM, (), READ_WRITE),
                                            (77, 77, (5, TEAM), READ_WRITE), (77, 77, (), 0), (77, STAFF, (), 0),
-                                           (ALICE, TEAM, (), READ), (OWNER, 77, (), READ_WRITE), (0, 0, (), READ_WRITE)):
+                                           (ALICE, TEAM, (), READ), (OWNER, 77, (), READ_WRITE),
+                                           (0, 0, (), READ_WRITE)):
             for name, client in self.clients():
                 client.connection.credential = rpc.auth_sys(uid, gid, groups)
                 got = self.access(name, client, self.file.name) & READ_WRITE

@@ -70,10 +70,12 @@ class Options(unittest.TestCase):
     def test_every_documented_option_is_taken_with_its_default(self):
         documented = (gw.ROOT / "conf/fabric.conf").read_text()
         block = documented[documented.index("FABRIC {"):documented.index("EXPORT {")]
-        options = dict(line.strip().rstrip(";").split(" = ") for line in block.splitlines() if line.strip().endswith(";"))
+        lines = (line.strip() for line in block.splitlines())
+        options = dict(line.rstrip(";").split(" = ") for line in lines if line.endswith(";"))
         self.assertGreater(len(options), 8)
         options["Metrics_Address"] = '"127.0.0.1:0"'
-        self.server([gw.Export(self.backing, fsal_options={"Cross_Mounts": "true"})], blocks={"FABRIC": options}).start()
+        export = gw.Export(self.backing, fsal_options={"Cross_Mounts": "true"})
+        self.server([export], blocks={"FABRIC": options}).start()
 
 
 if __name__ == "__main__":
