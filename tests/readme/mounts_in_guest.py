@@ -18,12 +18,17 @@ ENVIRONMENT = {**os.environ, "FABRIC_DIR": STATE}
 
 
 def run(command):
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=400)
-    print(f"$ {command}\n{done.stdout}", flush=True)
-    if done.returncode:
-        sys.exit(f"exit status {done.returncode}: {command}")
-    return done.stdout
+    print(f"$ {command}", flush=True)
+    output = []
+    # Shown as it comes: when the machine's time limit ends this, the last line tells where.
+    with subprocess.Popen(["bash", "-c", command], cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            output.append(line)
+    if process.returncode:
+        sys.exit(f"exit status {process.returncode}: {command}")
+    return "".join(output)
 
 
 def mounted_options(path):
