@@ -51,10 +51,10 @@ Account& ReplyMemory::find(const void* connection) {
 }
 
 size_t ReplyMemory::allowed(const Account& account, size_t bytes) const {
-    size_t quarter = (pool_.limit() - std::min(pool_.lent(), pool_.limit())) / 4;
-    if (account.held + bytes <= quarter) return bytes;
+    size_t free = pool_.limit() - std::min(pool_.lent(), pool_.limit());
+    if (account.held + bytes <= free / 32) return bytes;
     if (account.held != 0) return 0;
-    return std::min(bytes, std::max(least, quarter / page * page));
+    return std::min(bytes, std::max(least, free / 4 / page * page));
 }
 
 bool ReplyMemory::take(Ticket& ticket, const void* connection) {

@@ -12,7 +12,7 @@ namespace fabric::fsal {
 struct Account;
 
 // A reply's buffer is held until its bytes are sent, so clients that do not read their replies would take all of them.
-// A connection may therefore hold at most a quarter of what is free (the limit sinks as memory fills up, and something
+// A connection may therefore hold at most a 32nd of what is free (the limit sinks as memory fills up, and something
 // is always left for one that comes new); what it asks for beyond waits until replies of its own are sent. Whoever
 // holds nothing gets something at once, if only the first part of what was asked: a READ may be answered short.
 // Thread safe.
