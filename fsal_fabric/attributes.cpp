@@ -35,7 +35,7 @@ void copy(const Object& object, const struct statx& status, fsal_attrlist& list)
     list.ctime = time_of(status.stx_ctime);
     list.mtime = time_of(status.stx_mtime);
     list.spaceused = status.stx_blocks * 512;
-    list.change = change_of(status);
+    list.change = change_of(status) + object.changes.load(std::memory_order_relaxed);
     list.valid_mask |= ATTRS_POSIX;
     if (status.stx_mask & STATX_BTIME) {
         list.creation = time_of(status.stx_btime);

@@ -19,7 +19,12 @@ dev_t device_of(const struct statx& status);
 // Fills what was asked for in `list->request_mask`, the access control list too, for which `fd` is asked. With
 // ATTR_RDATTR_ERR requested an error is noted in the list's valid_mask.
 fsal_status_t fetch_attributes(const Object& object, int fd, fsal_attrlist* list);
-// The same from a statx that is at hand.
+// For a look-up or creation: has the access control list filled in as well. Ganesha puts it off to the first check of
+// access, which follows at once in nearly all cases and would open the object once more. The list may be null.
+inline void ask_for_acl_too(fsal_attrlist* list) {
+    if (list) FSAL_SET_MASK(list->request_mask, ATTR_ACL);
+}
+// fetch_attributes from a statx that is at hand.
 fsal_status_t fill_attributes(const Object& object, int fd, const struct statx& status, fsal_attrlist* list);
 
 // Sets everything in `list->valid_mask` but ATTR_SIZE on an open descriptor (O_PATH is enough), with the identity of

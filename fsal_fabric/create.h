@@ -34,6 +34,8 @@ fsal_status_t create(fsal_obj_handle* parent, const char* name, object_file_type
         return finish_creation(directory->get(), name, child.get(), type, left);
     });
     if (FSAL_IS_ERROR(status)) return status;
+    from(parent).note_change();
+    ask_for_acl_too(attributes);
     Result<Object*> object = make_child(from(parent), child.get(), attributes);
     if (!object.ok()) return to_fsal(object.status());
     *made = *object;

@@ -131,7 +131,9 @@ fsal_status_t create_export(fsal_module* fsal, void* parse_node, config_error_ty
     self->io_budget = std::make_unique<io::Budget>(module().options.data.export_bytes_in_flight);
     Status status;
     if (!read_export_options(parse_node, self->options, *errors)) {
-        errors->fsal = true;  // a wrong word in the file stops the start; a path that is not there does not
+        // A wrong word in the file stops the start; a path that is not there does not.
+        refuse_start(*errors, "the FSAL block of an export has an error (see above)");
+        errors->fsal = true;
         status = Status::config("FSAL block of the export of " + std::string(CTX_FULLPATH(op_ctx)));
     } else {
         status = self->open_root(CTX_FULLPATH(op_ctx));

@@ -29,5 +29,6 @@ extern "C" {
 #include "nfs4_acls.h"
 #include "nfs_core.h"
 #include "nfs_exports.h"
+#include "nfs_init.h"
 #include "sal_data.h"
 }

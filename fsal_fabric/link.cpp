@@ -18,10 +18,15 @@ fsal_status_t link(fsal_obj_handle* object, fsal_obj_handle* directory, const ch
     Result<UniqueFd> parent = from(directory).open(O_PATH | O_DIRECTORY);
     if (!parent.ok()) return to_fsal(parent.status());
     DescriptorPath path(fd->get());
-    return run_as_caller([&] {
+    fsal_status_t status = run_as_caller([&] {
         bool done = ::linkat(AT_FDCWD, path.c_str(), parent->get(), name, AT_SYMLINK_FOLLOW) == 0;
         return to_fsal_errno(done ? 0 : errno);
     });
+    if (FSAL_IS_SUCCESS(status)) {
+        from(directory).note_change();
+        from(object).note_change();
+    }
+    return status;
 }
 
 }  // namespace fabric::fsal

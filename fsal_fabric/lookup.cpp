@@ -15,6 +15,7 @@ fsal_status_t lookup(fsal_obj_handle* directory, const char* name, fsal_obj_hand
     if (!parent.ok()) return to_fsal(parent.status());
     UniqueFd fd(::openat(parent->get(), name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
     if (!fd) return to_fsal_errno(errno);
+    ask_for_acl_too(attributes);
     Result<Object*> object = make_child(from(directory), fd.get(), attributes);
     if (!object.ok()) return to_fsal(object.status());
     *found = *object;

@@ -60,8 +60,12 @@ Status start(Module& self) {
 fsal_status_t init_config(fsal_module*, config_file_t file, config_error_type* errors) {
     Module& self = module();
     log::set_sink(log_to_ganesha);
-    if (!read_options(file, self.options, *errors)) return fsalstat(ERR_FSAL_INVAL, EINVAL);
+    if (!read_options(file, self.options, *errors)) {
+        refuse_start(*errors, "the FABRIC block has an error (see above)");
+        return fsalstat(ERR_FSAL_INVAL, EINVAL);
+    }
     if (Status status = start(self); !status.ok()) {
+        refuse_start(*errors, status.message().c_str());
         LogCrit(COMPONENT_FSAL, "FSAL FABRIC cannot start: %s", status.message().c_str());
         return fsalstat(ERR_FSAL_BAD_INIT, status.errno_value());
     }

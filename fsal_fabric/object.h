@@ -1,6 +1,8 @@
 // A file system object as Ganesha sees it, with what we need to find and serve it.
 #pragma once
 
+#include <atomic>
+
 #include "common/fs/filesystem.h"
 #include "fsal_fabric/data/data_ops.h"
 #include "fsal_fabric/data/file.h"
@@ -8,7 +10,8 @@
 
 namespace fabric::fsal {
 
-// One per object and server: MDCACHE keeps it, counts the references and shares it between exports. All but `file` is
+// One per object and server: MDCACHE keeps it, counts the references and shares it between exports. All but `changes`
+// and `file` is
 // immutable after creation.
 struct Object : fsal_obj_handle {
     Object(fsal_export& made_for, object_file_type_t object_type, const fs::FileId& file_id, fs::FilesystemPtr lies_on);
@@ -20,8 +23,14 @@ struct Object : fsal_obj_handle {
     // caller before. ESTALE when the object is gone. When descriptors run out, has unused ones closed and tries again.
     Result<UniqueFd> open(int flags) const;
 
+    // Called after a change through this server. The kernel's times advance by ticks (4 ms on many machines), so two
+    // changes within one would look the same to a client that caches by the change attribute.
+    void note_change() const { changes.fetch_add(1, std::memory_order_relaxed); }
+
     fs::FileId id;
     fs::FilesystemPtr filesystem;
+    mutable std::atomic<uint64_t> changes{
+        0};           // part of the change attribute; starts anew when the object leaves the cache
     FileData file{};  // in use for regular files only
 };
 

@@ -71,10 +71,36 @@ config_block block(const char* name, config_item* params,
     return made;
 }
 
+// The parser's marks add up over the whole file; what counts is what our block adds. An unknown option is but a mark to
+// it.
+class ErrorsSince {
+  public:
+    explicit ErrorsSince(config_error_type& errors)
+        : errors_(errors), count_(errors.errors), bogus_(errors.bogus), invalid_(errors.invalid) {
+        errors.bogus = errors.invalid = false;
+    }
+    ~ErrorsSince() {
+        errors_.bogus = errors_.bogus || bogus_;
+        errors_.invalid = errors_.invalid || invalid_;
+    }
+    bool any() const { return errors_.errors > count_ || errors_.bogus || errors_.invalid; }
+
+  private:
+    config_error_type& errors_;
+    uint32_t count_;
+    bool bogus_, invalid_;
+};
+
 constexpr uint64_t mebibyte = uint64_t{1} << 20;
 constexpr uint64_t gibibyte = uint64_t{1} << 30;
 
 }  // namespace
+
+void refuse_start(config_error_type& errors, const char* reason) {
+    if (nfs_init_wait_timeout(0) == 0) return;
+    report_config_errors(&errors, nullptr, config_errs_to_log);
+    LogFatal(COMPONENT_CONFIG, "The server does not start: %s", reason);
+}
 
 bool read_options(config_file_t file, Options& options, config_error_type& errors) {
     const DataConfig otherwise;
@@ -92,18 +118,15 @@ bool read_options(config_file_t file, Options& options, config_error_type& error
                    otherwise.buffer_memory),
         number("Buffer_Idle_Time", offsetof(Options, data.buffer_idle_seconds), 1, 3600, otherwise.buffer_idle_seconds),
         big_number("Direct_Read_Min", offsetof(Options, data.direct_read_min), 0, gibibyte, otherwise.direct_read_min),
-        big_number("Direct_Write_Min", offsetof(Options, data.direct_write_min), 0, gibibyte, otherwise.direct_write_min),
+        big_number("Direct_Write_Min", offsetof(Options, data.direct_write_min), 0, gibibyte,
+                   otherwise.direct_write_min),
         config_item{},
     };
     // clang-format on
     static config_block description = block("FABRIC", items, check);
-    uint32_t before = errors.errors;
-    bool bogus_before = errors.bogus;
-    errors.bogus = false;
+    ErrorsSince since(errors);
     int result = load_config_from_parse(file, &description, &options, true, &errors);
-    bool bad = result < 0 || errors.errors > before || errors.bogus || errors.invalid;
-    errors.bogus = errors.bogus || bogus_before;
-    return !bad;
+    return result >= 0 && !since.any();
 }
 
 bool read_export_options(void* node, ExportOptions& options, config_error_type& errors) {
@@ -113,13 +136,9 @@ bool read_export_options(void* node, ExportOptions& options, config_error_type& 
         config_item{},
     };
     static config_block description = block("FSAL", items);
-    bool bogus_before = errors.bogus;
-    errors.bogus = false;
-    uint32_t before = errors.errors;
+    ErrorsSince since(errors);
     int result = load_config_from_node(node, &description, &options, true, &errors);
-    bool bad = result != 0 || errors.errors > before || errors.bogus;
-    errors.bogus = errors.bogus || bogus_before;
-    return !bad;
+    return result == 0 && !since.any();
 }
 
 }  // namespace fabric::fsal

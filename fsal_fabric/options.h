@@ -24,4 +24,8 @@ bool read_options(config_file_t file, Options& options, config_error_type& error
 // The same for the FSAL block of an export, at `node`.
 bool read_export_options(void* node, ExportOptions& options, config_error_type& errors);
 
+// Stops the start of the server with `reason` in the log, after what the parser has to say: Ganesha by itself would go
+// on without the export. In a server that runs already (the file was read again) it returns.
+void refuse_start(config_error_type& errors, const char* reason);
+
 }  // namespace fabric::fsal

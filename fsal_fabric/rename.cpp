@@ -8,7 +8,7 @@
 namespace fabric::fsal {
 
 // A handle names the file, not its place, so nothing changes for those who hold it.
-fsal_status_t rename(fsal_obj_handle*, fsal_obj_handle* old_directory, const char* old_name,
+fsal_status_t rename(fsal_obj_handle* object, fsal_obj_handle* old_directory, const char* old_name,
                      fsal_obj_handle* new_directory, const char* new_name, fsal_attrlist*, fsal_attrlist*,
                      fsal_attrlist*, fsal_attrlist*) {
     if (int error = check_name(old_name)) return to_fsal_errno(error);
@@ -18,10 +18,13 @@ fsal_status_t rename(fsal_obj_handle*, fsal_obj_handle* old_directory, const cha
     if (!old_parent.ok()) return to_fsal(old_parent.status());
     Result<UniqueFd> new_parent = from(new_directory).open(O_PATH | O_DIRECTORY);
     if (!new_parent.ok()) return to_fsal(new_parent.status());
-    return run_as_caller([&] {
+    fsal_status_t status = run_as_caller([&] {
         bool done = ::renameat(old_parent->get(), old_name, new_parent->get(), new_name) == 0;
         return to_fsal_errno(done ? 0 : errno);
     });
+    if (FSAL_IS_ERROR(status)) return status;
+    for (fsal_obj_handle* changed : {object, old_directory, new_directory}) from(changed).note_change();
+    return status;
 }
 
 }  // namespace fabric::fsal

@@ -41,6 +41,7 @@ fsal_status_t setattr2(fsal_obj_handle* handle, bool bypass, state_t* state, fsa
     if (FSAL_TEST_MASK(attributes->valid_mask, ATTR_SIZE)) {
         fsal_status_t status = set_size(object, bypass, state, attributes->filesize);
         if (FSAL_IS_ERROR(status)) return status;
+        object.note_change();
     }
     fsal_attrlist rest = *attributes;
     FSAL_UNSET_MASK(rest.valid_mask, ATTR_SIZE);
@@ -48,7 +49,9 @@ fsal_status_t setattr2(fsal_obj_handle* handle, bool bypass, state_t* state, fsa
     Result<UniqueFd> fd = object.open(O_PATH | O_NOFOLLOW);
     if (!fd.ok()) return to_fsal(fd.status());
     mode_t mode = FSAL_TEST_MASK(rest.valid_mask, ATTR_MODE) ? rest.mode : 0;
-    return run_as_caller_setting(mode, [&] { return set_attributes(object.type, fd->get(), rest); });
+    fsal_status_t status = run_as_caller_setting(mode, [&] { return set_attributes(object.type, fd->get(), rest); });
+    object.note_change();  // also when it failed: a part may have been set
+    return status;
 }
 
 }  // namespace fabric::fsal

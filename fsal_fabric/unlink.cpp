@@ -13,7 +13,13 @@ fsal_status_t unlink(fsal_obj_handle* directory, fsal_obj_handle* object, const 
     Result<UniqueFd> parent = from(directory).open(O_PATH | O_DIRECTORY);
     if (!parent.ok()) return to_fsal(parent.status());
     int flags = object->type == DIRECTORY ? AT_REMOVEDIR : 0;
-    return run_as_caller([&] { return to_fsal_errno(::unlinkat(parent->get(), name, flags) == 0 ? 0 : errno); });
+    fsal_status_t status =
+        run_as_caller([&] { return to_fsal_errno(::unlinkat(parent->get(), name, flags) == 0 ? 0 : errno); });
+    if (FSAL_IS_SUCCESS(status)) {
+        from(directory).note_change();
+        from(object).note_change();
+    }
+    return status;
 }
 
 }  // namespace fabric::fsal

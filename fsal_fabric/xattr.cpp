@@ -45,6 +45,13 @@ fsal_status_t with_object(fsal_obj_handle* object, F&& call) {
     return run_as_caller([&] { return xattr_status(call(path.c_str(), fd->get())); });
 }
 
+template <typename F>
+fsal_status_t changing(fsal_obj_handle* object, F&& call) {
+    fsal_status_t status = with_object(object, call);
+    if (FSAL_IS_SUCCESS(status)) from(object).note_change();
+    return status;
+}
+
 // The names below "user.", without it.
 std::vector<std::string_view> user_names(std::string_view list) {
     std::vector<std::string_view> names;
@@ -101,7 +108,7 @@ fsal_status_t setxattrs(fsal_obj_handle* object, setxattr_option4 option, xattrk
         default:
             return to_fsal_errno(EINVAL);
     }
-    return with_object(object, [&](const char* path, int) {
+    return changing(object, [&](const char* path, int) {
         return ::setxattr(path, local->c_str(), value->utf8string_val, value->utf8string_len, flags) == 0 ? 0 : errno;
     });
 }
@@ -109,8 +116,8 @@ fsal_status_t setxattrs(fsal_obj_handle* object, setxattr_option4 option, xattrk
 fsal_status_t removexattrs(fsal_obj_handle* object, xattrkey4* name) {
     Result<std::string> local = local_name(*name);
     if (!local.ok()) return to_fsal(local.status());
-    return with_object(object,
-                       [&](const char* path, int) { return ::removexattr(path, local->c_str()) == 0 ? 0 : errno; });
+    return changing(object,
+                    [&](const char* path, int) { return ::removexattr(path, local->c_str()) == 0 ? 0 : errno; });
 }
 
 // The cookie counts the names that were given out. A name takes its length word and is padded to four bytes.

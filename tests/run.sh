@@ -110,7 +110,9 @@ sanitized() {
     local name=$1 flags=$2 dir=$build/$1
     say "build with $flags"
     # Sanitized code sets off warnings of g++ that the code itself does not; the main build has seen those.
-    configure "$dir" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DFABRIC_SANITIZE="$flags" -DFABRIC_WERROR=OFF
+    # -O1 compiles in two thirds of the time of -O2 and keeps stacks readable.
+    configure "$dir" -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS="-O1 -g1" -DCMAKE_CXX_FLAGS="-O1 -g1" -DFABRIC_SANITIZE="$flags" \
+        -DFABRIC_WERROR=OFF
     within cmake --build "$dir" -j "$jobs" --target fabric_unit_tests
     test_stage "$name" "$dir" unit "$jobs" "${@:3}"
 }

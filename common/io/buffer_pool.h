@@ -34,6 +34,10 @@ class BufferPool {
         char* data() const { return data_; }
         size_t capacity() const { return capacity_; }
 
+        // The borrower's own, to find its account again when the buffer is given back elsewhere.
+        void* account = nullptr;
+        size_t charged = 0;
+
       private:
         friend class BufferPool;
         char* data_ = nullptr;
@@ -69,6 +73,7 @@ class BufferPool {
     static void give_back(Buffer* buffer);
 
     size_t lent() const { return budget_.used(); }
+    size_t limit() const { return budget_.limit(); }
     size_t waiting() const { return budget_.waiting(); }
     // Bytes mapped now, lent or not.
     size_t mapped() const { return mapped_.load(std::memory_order_relaxed); }

@@ -27,6 +27,8 @@ OpMetrics& metrics_of(Op op) {
     return all[static_cast<size_t>(op)];
 }
 
+metrics::Gauge in_flight_bytes("fabric_io_in_flight_bytes", "Bytes of transfers submitted and not complete");
+
 Request& request_of(Budget::Waiter& waiter) {
     return *reinterpret_cast<Request*>(reinterpret_cast<char*>(&waiter) - offsetof(Request, waiter));
 }
@@ -39,6 +41,7 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options) {
     unsigned count = options.lanes;
     if (count == 0) count = static_cast<unsigned>(std::clamp(sysconf(_SC_NPROCESSORS_ONLN), 1L, 16L));
     std::unique_ptr<Engine> engine(new Engine(options));
+    metrics_of(Op::read);  // makes them, so that a scrape shows zeros before the first operation
     for (unsigned index = 0; index < count; ++index) {
         Result<std::unique_ptr<Lane>> lane = Lane::start(index, options.depth, finished);
         if (!lane.ok()) return lane.status();
@@ -66,6 +69,7 @@ void Engine::submit(Request& request) {
     request.engine = this;
     request.waiter.bytes = cost(request);
     metrics_of(request.op).in_flight.add(1);
+    in_flight_bytes.add(static_cast<int64_t>(request.waiter.bytes));
     if (request.budget == nullptr) return admit(request);
     request.waiter.granted = own_budget_granted;
     if (request.budget->acquire(request.waiter)) admit(request);
@@ -95,6 +99,7 @@ void Engine::dispatch(Request& request) {
 void Engine::finished(Request& request) {
     OpMetrics& metrics = metrics_of(request.op);
     metrics.in_flight.add(-1);
+    in_flight_bytes.add(-static_cast<int64_t>(request.waiter.bytes));
     if (request.error != 0) metrics.errors.add(1);
     Engine* engine = request.engine;
     Budget* own = request.budget;

@@ -107,7 +107,9 @@ fsal_status_t finish_new(OpenByName& call, state_t* state, UniqueFd fd) {
     Result<Object*> made = make_child(call.parent, fd.get(), nullptr);
     if (!made.ok()) return to_fsal(made.status());
     Object& object = **made;
+    call.parent.note_change();
     fsal_status_t status = set_initial(call, object, fd.get());
+    ask_for_acl_too(call.attributes);
     if (FSAL_IS_SUCCESS(status) && call.attributes != nullptr)
         status = fetch_attributes(object, fd.get(), call.attributes);
     if (FSAL_IS_ERROR(status)) {

@@ -23,7 +23,8 @@
 namespace fabric::fsal {
 namespace {
 
-constexpr size_t block = 4096;  // a multiple of every device's logical block
+constexpr int resumed_with_buffer = 1;  // fsal_io_arg::fsal_resume
+constexpr size_t block = 4096;          // a multiple of every device's logical block
 using io::Direction;
 using io::Path;
 
@@ -39,21 +40,21 @@ struct Read {
     io::Budget* budget = nullptr;
 };
 
-struct ReadCall;
-
-struct BufferTicket : io::BufferPool::Ticket {
-    ReadCall* call = nullptr;
+// A READ that waits for a buffer. It holds no descriptor meanwhile, or a client that takes no replies would keep others
+// from closing or reopening the file.
+struct WaitingRead : ReplyMemory::Ticket {
+    explicit WaitingRead(const Completion& for_call) : completion(for_call) {}
+    Completion completion;
 };
 
 struct ReadCall : io::Request {
     explicit ReadCall(Read&& from) : read(std::move(from)) {}
     Read read;
-    BufferTicket ticket;
     iovec place{};    // where the operation in progress reads to
     size_t skew = 0;  // bytes of a direct read before the first wanted one
 };
 
-void release_buffer(void* buffer) { io::BufferPool::give_back(static_cast<io::BufferPool::Buffer*>(buffer)); }
+void release_buffer(void* buffer) { ReplyMemory::release(static_cast<io::BufferPool::Buffer*>(buffer)); }
 
 void attach_buffer(fsal_io_arg& arguments, io::BufferPool::Buffer* buffer) {
     arguments.iov[0].iov_base = buffer->data();
@@ -191,29 +192,35 @@ bool start_direct(Read& read, size_t capacity) {
     return true;
 }
 
-void buffer_granted(io::BufferPool::Ticket& ticket) {
-    ReadCall& call = *static_cast<BufferTicket&>(ticket).call;
-    if (ticket.buffer == nullptr) return finish(call, EAGAIN);
-    attach_buffer(call.read.completion.arguments(), ticket.buffer);
-    read_rest(call);
+// The buffer is there, though memory may be short and the reply then, too: Ganesha calls read2 once more.
+void buffer_granted(ReplyMemory::Ticket& ticket) {
+    std::unique_ptr<WaitingRead> owner(&static_cast<WaitingRead&>(ticket));
+    if (ticket.buffer == nullptr) return owner->completion.elsewhere(fsalstat(ERR_FSAL_DELAY, ENOMEM));
+    fsal_io_arg& arguments = owner->completion.arguments();
+    attach_buffer(arguments, ticket.buffer);
+    arguments.iov[0].iov_len = ticket.granted_bytes;
+    arguments.fsal_resume = resumed_with_buffer;
+    owner->completion.elsewhere(fsal_ok());
 }
 
-// No buffer is free: the call waits for one in a queue, without holding memory.
-void wait_for_buffer(Read& read) {
-    auto* call = new ReadCall(std::move(read));
-    call->ticket.call = call;
-    call->ticket.bytes = call->read.length;
-    call->ticket.granted = buffer_granted;
-    if (data_runtime().buffers->take(call->ticket)) buffer_granted(call->ticket);
+void wait_for_buffer(Read& read, const void* connection) {
+    read.io.finish();
+    auto* waiting = new WaitingRead(read.completion);
+    waiting->bytes = read.length;
+    waiting->granted = buffer_granted;
+    if (data_runtime().reply_memory->take(*waiting, connection)) buffer_granted(*waiting);
 }
+
+const void* connection_of_call() { return op_ctx->nfs_reqdata != nullptr ? op_ctx->nfs_reqdata->svc.rq_xprt : nullptr; }
 
 void start(Read& read) {
     fsal_io_arg& arguments = read.completion.arguments();
     if (arguments.iov[0].iov_base == nullptr) {
-        io::BufferPool::Buffer* buffer = data_runtime().buffers->try_take(read.length);
-        if (buffer == nullptr) return wait_for_buffer(read);
+        const void* connection = connection_of_call();
+        io::BufferPool::Buffer* buffer = data_runtime().reply_memory->try_take(read.length, connection);
+        if (buffer == nullptr) return wait_for_buffer(read, connection);
         attach_buffer(arguments, buffer);
-    } else {
+    } else if (arguments.iov_release != release_buffer) {
         size_t capacity = arguments.last_iov_buf_size != nullptr ? *arguments.last_iov_buf_size : 0;
         if (start_direct(read, capacity != 0 ? capacity : arguments.iov[0].iov_len)) return;
     }
@@ -232,10 +239,14 @@ void read2(fsal_obj_handle* handle, bool bypass, fsal_async_cb done, fsal_io_arg
     Read read(Completion(handle, done, arguments, caller_data));
     arguments->io_amount = 0;
     arguments->end_of_file = false;
+    arguments->fsal_resume = 0;
     // READ_PLUS (RFC 7862 §15.10): clients fall back to READ.
     if (arguments->info != nullptr) return read.completion.here(fsalstat(ERR_FSAL_NOTSUPP, ENOTSUP));
     fsal_status_t status = read.io.start(from(handle), arguments->state, FSAL_O_READ, bypass);
-    if (FSAL_IS_ERROR(status)) return read.completion.here(status);
+    if (FSAL_IS_ERROR(status)) {
+        detach_own_buffer(*arguments);
+        return read.completion.here(status);
+    }
     struct stat file {};
     if (fstat(read.io.fd(), &file) != 0) return read.completion.here(settle(read, errno, 0));
     read.size = static_cast<uint64_t>(file.st_size);

@@ -37,6 +37,7 @@ Status start_data(const DataConfig& config) {
     runtime.config = config;
     runtime.buffers = std::make_unique<io::BufferPool>(
         io::BufferPool::Options{.limit = config.buffer_memory, .idle_seconds = config.buffer_idle_seconds});
+    runtime.reply_memory = std::make_unique<ReplyMemory>(*runtime.buffers);
     Result<std::unique_ptr<io::Engine>> engine =
         io::Engine::start({.lanes = config.lanes, .depth = config.depth, .bytes_in_flight = config.bytes_in_flight});
     if (!engine.ok()) return engine.status();
@@ -48,6 +49,7 @@ Status start_data(const DataConfig& config) {
 void stop_data() {
     stop_descriptor_relief();
     data_runtime().engine.reset();
+    data_runtime().reply_memory.reset();
     data_runtime().buffers.reset();
 }
 

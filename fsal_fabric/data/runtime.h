@@ -7,12 +7,14 @@
 #include "common/io/buffer_pool.h"
 #include "common/io/engine.h"
 #include "fsal_fabric/data/data_ops.h"
+#include "fsal_fabric/data/reply_memory.h"
 
 namespace fabric::fsal {
 
 struct DataRuntime {
     DataConfig config;
     std::unique_ptr<io::BufferPool> buffers;
+    std::unique_ptr<ReplyMemory> reply_memory;
     std::unique_ptr<io::Engine> engine;
 };
 

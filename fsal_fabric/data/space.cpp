@@ -45,6 +45,7 @@ fsal_status_t fallocate(fsal_obj_handle* handle, state_t* state, uint64_t offset
     int mode = allocate ? 0 : FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
     while (::fallocate(io.fd(), mode, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0)
         if (errno != EINTR) return to_fsal_errno(errno);
+    from(handle).note_change();
     return fsal_ok();
 }
 

@@ -50,6 +50,7 @@ struct WriteCall : io::Request {
 // Ends the I/O. A write that moved something before it failed is a short write: the client sends the rest, and gets
 // the error for that.
 fsal_status_t settle(Write& write, int error) {
+    if (write.done > 0) write.io.object().note_change();
     write.io.finish();
     fsal_io_arg& arguments = write.completion.arguments();
     arguments.io_amount = write.done;
@@ -151,6 +152,12 @@ ssize_t write_piece(int fd, const fsal_io_arg& arguments, uint64_t offset, size_
                   static_cast<off_t>(offset));
 }
 
+size_t total_length(const fsal_io_arg& arguments) {
+    size_t total = 0;
+    for (int i = 0; i < arguments.iov_count; ++i) total += arguments.iov[i].iov_len;
+    return total;
+}
+
 // Into the page cache on this thread. 0 or a positive errno; write.done says how far it came.
 int write_cached(Write& write) {
     fsal_io_arg& arguments = write.completion.arguments();
@@ -159,8 +166,8 @@ int write_cached(Write& write) {
         if (int error = fault::hit("backing.write")) return error;
         size_t left = write.length - write.done;
         size_t most = fault::limit("backing.write", left);
-        bool whole =
-            write.done == 0 && most == left && write.length == arguments.io_request && arguments.iov_count <= IOV_MAX;
+        bool whole = write.done == 0 && most == left && total_length(arguments) == write.length &&
+                     arguments.iov_count <= IOV_MAX;
         ssize_t moved = whole ? pwritev(fd, arguments.iov, arguments.iov_count, static_cast<off_t>(write.offset))
                               : write_piece(fd, arguments, write.offset + write.done, write.done, most);
         if (moved < 0 && errno == EINTR) continue;
@@ -169,12 +176,6 @@ int write_cached(Write& write) {
         write.done += static_cast<size_t>(moved);
     }
     return 0;
-}
-
-size_t total_length(const fsal_io_arg& arguments) {
-    size_t total = 0;
-    for (int i = 0; i < arguments.iov_count; ++i) total += arguments.iov[i].iov_len;
-    return total;
 }
 
 void start(Write& write) {

@@ -56,9 +56,9 @@ choose_ports() {
 }
 
 # Registered with rpcbind only as the machine's NFS server, on the port where clients look: registration takes the place of
-# any other server's.
+# any other server's. It goes through rpcbind's socket, which a container on the host's network does not see.
 choose_rpcbind() {
-    if [ "${port[nfs]}" = 2049 ] && "$probe" --only rpcbind --timeout 2 --count 1 > /dev/null 2>&1; then
+    if [ "${port[nfs]}" = 2049 ] && [ -S /run/rpcbind.sock ] && "$probe" --only rpcbind --timeout 2 --count 1 > /dev/null 2>&1; then
         rpcbind=true
     else
         rpcbind=false

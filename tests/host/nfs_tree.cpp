@@ -133,14 +133,17 @@ void tree_out(const Export& from, const std::string& name, const std::filesystem
         nfs_stat_64 status{};
         from.check(nfs_lstat64(from.get(), path.c_str(), &status), path);
         switch (status.nfs_mode & S_IFMT) {
-            case S_IFDIR: tree_out(from, path, to / text); break;
+            case S_IFDIR:
+                tree_out(from, path, to / text);
+                break;
             case S_IFLNK: {
                 std::vector<char> target(4097);
                 from.check(nfs_readlink(from.get(), path.c_str(), target.data(), 4096), path);
                 std::filesystem::create_symlink(target.data(), to / text);
                 break;
             }
-            default: file_out(from, path, to / text);
+            default:
+                file_out(from, path, to / text);
         }
     }
 }

@@ -3,7 +3,9 @@ other processes, the modes that a write takes away, and the counters."""
 import fcntl
 import os
 import resource
+import socket
 import struct
+import time
 
 import case
 import gateway as gw
@@ -125,6 +127,45 @@ class Flood(case.GatewayCase):
             for number in range(16):
                 part = client.read(file, number * self.SIZE, self.SIZE)
                 self.assertEqual(part.data, self.content[number * self.SIZE:(number + 1) * self.SIZE])
+
+
+class Disconnects(case.GatewayCase):
+    """Clients that ask for much, take little and go: nothing of them stays."""
+    SIZE = 1 << 20
+
+    @classmethod
+    def prepare(cls):
+        (cls.backing / "big").write_bytes(os.urandom(4 << 20))
+
+    def greedy(self, file):
+        connection = rpc.Connection(self.gateway.nfs_port, receive_buffer=4096)
+        for number in range(12):
+            connection.send_call(gw.NFS_PROGRAM, 3, nfs3.READ, nfs3.args_read(file, number % 4 * self.SIZE, self.SIZE))
+        connection.socket.recv(1)                   # the first reply has begun, so the next ones find the socket full
+        return connection
+
+    def test_connections_that_end_while_replies_wait(self):
+        client = self.v3()
+        file = client.walk("big")
+        client.read(file, 0, 1)
+        before = self.gateway.fds()
+        for turn in range(60):
+            connection = self.greedy(file)
+            if turn % 3 == 0:
+                connection.reset()
+            elif turn % 3 == 1:
+                connection.close()
+            else:
+                connection.socket.shutdown(socket.SHUT_WR)
+                connection.close()
+        for _ in range(600):
+            if self.gateway.fds() <= before:
+                break
+            time.sleep(0.1)
+        self.assertLessEqual(self.gateway.fds(), before, "descriptors of connections that are gone")
+        self.assertEqual(client.read(file, 0, 10).data, (self.backing / "big").read_bytes()[:10])
+        self.gateway.stop(timeout=30)
+        self.gateway.start()
 
 
 class Verifier(case.GatewayCase):

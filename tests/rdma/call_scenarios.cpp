@@ -34,7 +34,7 @@ uint64_t write_inline_then_getattr(Client& client, const std::string& name, std:
     reply.next(Op::lookup);
     check(reply.next(Op::write) == 0, "WRITE failed");
     check(reply.body().u32() == data.size(), "WRITE was short");
-    reply.body().skip(12);      // committed, verifier
+    reply.body().skip(12);  // committed, verifier
     return size_from_getattr(reply);
 }
 
@@ -54,9 +54,10 @@ void inline_write_sizes(const ServerOptions& server) {
         std::string name = "inline-" + std::to_string(size);
         Bytes handle = client.create(name);
         Bytes data = pattern(size, size);
-        check(write_inline_then_getattr(client, name, data) == size, "GETATTR behind an inline WRITE of " +
-                                                                         std::to_string(size) + " bytes is wrong");
-        check(client.read(handle, 0, 8192) == data, "the bytes of an inline WRITE of " + std::to_string(size) + " are wrong");
+        check(write_inline_then_getattr(client, name, data) == size,
+              "GETATTR behind an inline WRITE of " + std::to_string(size) + " bytes is wrong");
+        check(client.read(handle, 0, 8192) == data,
+              "the bytes of an inline WRITE of " + std::to_string(size) + " are wrong");
     }
 }
 

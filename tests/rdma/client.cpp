@@ -6,7 +6,7 @@
 namespace rogue {
 namespace {
 
-std::atomic<uint32_t> first_xid{0x10000000};      // connections of one process do not share xids
+std::atomic<uint32_t> first_xid{0x10000000};  // connections of one process do not share xids
 
 Bytes gather(std::span<uint8_t> memory, uint64_t base, const Chunk& chunk) {
     Bytes result;

@@ -1,5 +1,5 @@
-// A well-behaved NFS client on a Connection, with a say in how each call uses chunks. Scenarios use it to set the stage, and
-// to see that the server still gives right answers.
+// A well-behaved NFS client on a Connection, with a say in how each call uses chunks. Scenarios use it to set the
+// stage, and to see that the server still gives right answers.
 #pragma once
 
 #include <optional>
@@ -15,14 +15,14 @@ struct ServerOptions {
     Endpoint rdma;
     std::string mount_port;
     std::string path = "/export";
-    int pid = 0;                   // of the server, when it runs on this machine: for its memory
+    int pid = 0;  // of the server, when it runs on this machine: for its memory
     milliseconds patience{30'000};
 };
 
 /// An answer to a call: what was received, and the RPC message wherever it came.
 struct Answer {
     Received received;
-    Bytes message;                 // inline, or from the reply chunk
+    Bytes message;  // inline, or from the reply chunk
 };
 
 class Client {

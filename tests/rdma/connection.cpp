@@ -55,8 +55,8 @@ void Connection::create_queue_pair() {
     check(domain_ != nullptr, reason("ibv_alloc_pd"));
     completions_.reset(ibv_create_comp_channel(id_->verbs));
     check(completions_ != nullptr, reason("ibv_create_comp_channel"));
-    queue_.reset(ibv_create_cq(id_->verbs, static_cast<int>(options_.receives + send_slots), nullptr,
-                               completions_.get(), 0));
+    queue_.reset(
+        ibv_create_cq(id_->verbs, static_cast<int>(options_.receives + send_slots), nullptr, completions_.get(), 0));
     check(queue_ != nullptr, reason("ibv_create_cq"));
     set_nonblocking(completions_->fd);
     ibv_req_notify_cq(queue_.get(), 0);
@@ -83,6 +83,8 @@ void Connection::connect() {
     parameters.initiator_depth = options_.reads;
     parameters.retry_count = 7;
     parameters.rnr_retry_count = 7;
+    parameters.private_data = options_.private_data.data();
+    parameters.private_data_len = static_cast<uint8_t>(options_.private_data.size());
     check(rdma_connect(id_.get(), &parameters) == 0, reason("rdma_connect"));
     rdma_cm_event event = await_event(RDMA_CM_EVENT_ESTABLISHED);
     // In an event the values are from the receiver's side: what the server initiates is what we respond to.
@@ -99,6 +101,9 @@ rdma_cm_event Connection::await_event(rdma_cm_event_type expected) {
     rdma_cm_event* event = nullptr;
     check(rdma_get_cm_event(channel_.get(), &event) == 0, reason("rdma_get_cm_event"));
     rdma_cm_event copy = *event;
+    auto* data = static_cast<const uint8_t*>(event->param.conn.private_data);
+    if (event->event == RDMA_CM_EVENT_ESTABLISHED && data != nullptr)
+        private_data_.assign(data, data + event->param.conn.private_data_len);
     rdma_ack_cm_event(event);
     check(copy.event == expected, std::string("expected ") + rdma_event_str(expected) + ", got " +
                                       rdma_event_str(copy.event) + " (" + std::to_string(copy.status) + ")");
@@ -157,7 +162,7 @@ void Connection::poll_events() {
     rdma_cm_event* event = nullptr;
     while (rdma_get_cm_event(channel_.get(), &event) == 0) {
         rdma_ack_cm_event(event);
-        closed_ = true;             // nothing but an end can come on an established connection
+        closed_ = true;  // nothing but an end can come on an established connection
     }
 }
 

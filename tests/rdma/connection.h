@@ -31,10 +31,11 @@ struct Destroyer {
 };
 
 struct ConnectionOptions {
-    size_t memory = 16u << 20;       // bytes that the peer may read and write
-    uint32_t receives = 128;         // receives kept posted
-    uint32_t receive_size = 16384;   // bytes of each
-    uint8_t reads = 16;              // RDMA READs of the peer that we answer at once, as we offer
+    size_t memory = 16u << 20;      // bytes that the peer may read and write
+    uint32_t receives = 128;        // receives kept posted
+    uint32_t receive_size = 16384;  // bytes of each
+    uint8_t reads = 16;             // RDMA READs of the peer that we answer at once, as we offer
+    Bytes private_data = {};        // of the connection request (RFC 8797), at most 56 bytes
 };
 
 /// Not thread safe. Throws Failure when the connection cannot be made; later trouble shows as `closed()`.
@@ -62,6 +63,8 @@ class Connection {
     /// What the server granted when it accepted: RDMA READs that it sends us at once, and that it answers at once.
     uint8_t granted_initiator_depth() const { return granted_initiator_depth_; }
     uint8_t granted_responder_resources() const { return granted_responder_resources_; }
+    /// What the server said when it accepted.
+    const Bytes& private_data() const { return private_data_; }
 
     /// Reads the peer's memory by RDMA; false when the peer does not let us in, which ends the connection.
     bool read_peer(uint64_t address, uint32_t key, uint32_t length, milliseconds timeout);
@@ -87,13 +90,14 @@ class Connection {
     std::unique_ptr<ibv_pd, Destroyer<ibv_pd, ibv_dealloc_pd>> domain_;
     std::unique_ptr<ibv_comp_channel, Destroyer<ibv_comp_channel, ibv_destroy_comp_channel>> completions_;
     std::unique_ptr<ibv_cq, Destroyer<ibv_cq, ibv_destroy_cq>> queue_;
-    std::vector<uint8_t> buffers_;        // receive slots, then send slots
+    std::vector<uint8_t> buffers_;  // receive slots, then send slots
     std::vector<uint8_t> memory_;
     std::unique_ptr<ibv_mr, Destroyer<ibv_mr, ibv_dereg_mr>> buffer_region_;
     std::unique_ptr<ibv_mr, Destroyer<ibv_mr, ibv_dereg_mr>> memory_region_;
     std::deque<uint32_t> free_sends_;
     std::deque<Bytes> inbox_;
     bool peer_read_done_ = false;
+    Bytes private_data_;
     uint8_t granted_initiator_depth_ = 0, granted_responder_resources_ = 0;
     bool closed_ = false;
     bool connected_ = false;

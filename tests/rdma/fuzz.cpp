@@ -13,7 +13,7 @@ namespace {
 using Random = std::mt19937;
 
 constexpr uint32_t mebibyte = 1u << 20;
-constexpr int burst = 40;            // messages to a burst
+constexpr int burst = 40;  // messages to a burst
 
 struct Sample {
     Header header;
@@ -24,9 +24,37 @@ uint32_t pick(Random& random, uint32_t limit) { return static_cast<uint32_t>(ran
 
 /// Values that bounds checks get wrong.
 uint32_t edge(Random& random) {
-    static constexpr uint32_t edges[] = {0, 1, 2, 3, 4, 5, 7, 8, 28, 255, 1000, 1023, 1024, 4095, 4096, 8191, 8192,
-                                         65535, 65536, mebibyte - 1, mebibyte, mebibyte + 1, mebibyte + 8192, 0x00ffffff,
-                                         0x0fffffff, 0x10000000, 0x7fffffff, 0x80000000, 0xfffffff0, 0xfffffffc, 0xffffffff};
+    static constexpr uint32_t edges[] = {0,
+                                         1,
+                                         2,
+                                         3,
+                                         4,
+                                         5,
+                                         7,
+                                         8,
+                                         28,
+                                         255,
+                                         1000,
+                                         1023,
+                                         1024,
+                                         4095,
+                                         4096,
+                                         8191,
+                                         8192,
+                                         65535,
+                                         65536,
+                                         mebibyte - 1,
+                                         mebibyte,
+                                         mebibyte + 1,
+                                         mebibyte + 8192,
+                                         0x00ffffff,
+                                         0x0fffffff,
+                                         0x10000000,
+                                         0x7fffffff,
+                                         0x80000000,
+                                         0xfffffff0,
+                                         0xfffffffc,
+                                         0xffffffff};
     return edges[pick(random, std::size(edges))];
 }
 
@@ -39,33 +67,51 @@ std::vector<Sample> corpus(Client& client, const Bytes& handle) {
     add({}, null_call(xid()).message);
     add({}, read3(xid(), handle, 0, 100).message);
     add({.writes = {{connection.segment(0, 65536)}}}, read3(xid(), handle, 0, 65536).message);
-    add({.writes = {{connection.segment(0, 1000), connection.segment(4096, 64536)}}}, read3(xid(), handle, 0, 65536).message);
+    add({.writes = {{connection.segment(0, 1000), connection.segment(4096, 64536)}}},
+        read3(xid(), handle, 0, 65536).message);
     add({.reply = Chunk{connection.segment(0, mebibyte + 4096)}}, read3(xid(), handle, 0, mebibyte).message);
     add({.reply = Chunk{connection.segment(0, 65536)}}, readdir3(xid(), client.root(), 60000).message);
     add({}, write3(xid(), handle, 0, pattern(1, 200), true).message);
     Call write = write3(xid(), handle, 0, Bytes(70'001), false);
-    add({.reads = {{write.data_position, connection.segment(0, 1000)}, {write.data_position, connection.segment(8192, 69'001)}}},
+    add({.reads = {{write.data_position, connection.segment(0, 1000)},
+                   {write.data_position, connection.segment(8192, 69'001)}}},
         write.message);
     Compound reads(xid());
     reads.putrootfh().lookup("export").lookup("fuzz").read(0, 5000).read(5000, 7001).getattr_size();
     add({.writes = {{connection.segment(0, 5000)}, {connection.segment(8192, 8000)}}}, reads.finish());
     Compound writes(xid());
-    writes.putrootfh().lookup("export").lookup("fuzz").write(0, Bytes(501), false).write(600, Bytes(3), false).getattr_size();
-    add({.reads = {{writes.data_positions()[0], connection.segment(0, 501)}, {writes.data_positions()[1], connection.segment(600, 3)}}},
+    writes.putrootfh()
+        .lookup("export")
+        .lookup("fuzz")
+        .write(0, Bytes(501), false)
+        .write(600, Bytes(3), false)
+        .getattr_size();
+    add({.reads = {{writes.data_positions()[0], connection.segment(0, 501)},
+                   {writes.data_positions()[1], connection.segment(600, 3)}}},
         writes.finish());
     Encoder whole = reads.finish();
     std::memcpy(connection.memory().data() + 12 * mebibyte, whole.bytes().data(), whole.size());
-    add({.proc = Proc::nomsg, .reads = {{0, connection.segment(12 * mebibyte, static_cast<uint32_t>(whole.size()))}},
-         .reply = Chunk{connection.segment(0, 65536)}}, whole);
+    add({.proc = Proc::nomsg,
+         .reads = {{0, connection.segment(12 * mebibyte, static_cast<uint32_t>(whole.size()))}},
+         .reply = Chunk{connection.segment(0, 65536)}},
+        whole);
     return samples;
 }
 
 void mutate_segment(Random& random, Segment& segment) {
     switch (pick(random, 4)) {
-        case 0: segment.length = edge(random); break;
-        case 1: segment.handle ^= 1u << pick(random, 32); break;
-        case 2: segment.address += edge(random); break;
-        default: segment.length += pick(random, 9) - 4; break;
+        case 0:
+            segment.length = edge(random);
+            break;
+        case 1:
+            segment.handle ^= 1u << pick(random, 32);
+            break;
+        case 2:
+            segment.address += edge(random);
+            break;
+        default:
+            segment.length += pick(random, 9) - 4;
+            break;
     }
 }
 
@@ -73,14 +119,35 @@ void mutate_segment(Random& random, Segment& segment) {
 void mutate_lists(Random& random, Header& header, Connection& connection) {
     auto any_segment = [&] { return connection.segment(pick(random, mebibyte), edge(random) % (2 * mebibyte)); };
     switch (pick(random, 8)) {
-        case 0: header.reads.insert(header.reads.begin(), {edge(random), any_segment()}); break;
-        case 1: header.writes.push_back(Chunk(pick(random, 20), any_segment())); break;
-        case 2: header.reply = Chunk(pick(random, 20), any_segment()); break;
-        case 3: if (!header.reads.empty()) header.reads[pick(random, static_cast<uint32_t>(header.reads.size()))].position = edge(random); break;
-        case 4: if (!header.reads.empty()) mutate_segment(random, header.reads[pick(random, static_cast<uint32_t>(header.reads.size()))].segment); break;
-        case 5: for (Chunk& chunk : header.writes) for (Segment& segment : chunk) if (pick(random, 2)) mutate_segment(random, segment); break;
-        case 6: header.proc = header.proc == Proc::msg ? Proc::nomsg : Proc::msg; break;
-        default: header.reply.reset(); header.writes.clear(); break;
+        case 0:
+            header.reads.insert(header.reads.begin(), {edge(random), any_segment()});
+            break;
+        case 1:
+            header.writes.push_back(Chunk(pick(random, 20), any_segment()));
+            break;
+        case 2:
+            header.reply = Chunk(pick(random, 20), any_segment());
+            break;
+        case 3:
+            if (!header.reads.empty())
+                header.reads[pick(random, static_cast<uint32_t>(header.reads.size()))].position = edge(random);
+            break;
+        case 4:
+            if (!header.reads.empty())
+                mutate_segment(random, header.reads[pick(random, static_cast<uint32_t>(header.reads.size()))].segment);
+            break;
+        case 5:
+            for (Chunk& chunk : header.writes)
+                for (Segment& segment : chunk)
+                    if (pick(random, 2)) mutate_segment(random, segment);
+            break;
+        case 6:
+            header.proc = header.proc == Proc::msg ? Proc::nomsg : Proc::msg;
+            break;
+        default:
+            header.reply.reset();
+            header.writes.clear();
+            break;
     }
 }
 
@@ -89,7 +156,9 @@ void mutate_bytes(Random& random, Bytes& wire) {
     for (uint32_t n = 1 + pick(random, 3); n && !wire.empty(); --n) {
         size_t at = pick(random, static_cast<uint32_t>(wire.size()));
         switch (pick(random, 5)) {
-            case 0: wire[at] ^= static_cast<uint8_t>(1u << pick(random, 8)); break;
+            case 0:
+                wire[at] ^= static_cast<uint8_t>(1u << pick(random, 8));
+                break;
             case 1:
                 at &= ~size_t{3};
                 if (at + 4 <= wire.size()) {
@@ -97,9 +166,15 @@ void mutate_bytes(Random& random, Bytes& wire) {
                     std::ranges::copy(word, wire.begin() + static_cast<std::ptrdiff_t>(at));
                 }
                 break;
-            case 2: wire.resize(at); break;
-            case 3: wire.resize(std::min<size_t>(wire.size() + pick(random, 4000), 8192), 0x5a); break;
-            default: wire.erase(wire.begin() + static_cast<std::ptrdiff_t>(at)); break;
+            case 2:
+                wire.resize(at);
+                break;
+            case 3:
+                wire.resize(std::min<size_t>(wire.size() + pick(random, 4000), 8192), 0x5a);
+                break;
+            default:
+                wire.erase(wire.begin() + static_cast<std::ptrdiff_t>(at));
+                break;
         }
     }
 }
@@ -109,7 +184,8 @@ Bytes mutant(Random& random, const Sample& sample, Connection& connection, uint3
     header.xid = xid;
     for (uint32_t n = pick(random, 3); n; --n) mutate_lists(random, header, connection);
     Bytes wire = header.encode();
-    if (header.proc != Proc::nomsg) wire.insert(wire.end(), sample.message.bytes().begin(), sample.message.bytes().end());
+    if (header.proc != Proc::nomsg)
+        wire.insert(wire.end(), sample.message.bytes().begin(), sample.message.bytes().end());
     if (pick(random, 4)) mutate_bytes(random, wire);
     if (wire.size() > 8192) wire.resize(8192);
     return wire;

@@ -1,4 +1,5 @@
-// Mutates valid RPC-over-RDMA messages and sends them in bursts; after each burst a fresh client must get right answers.
+// Mutates valid RPC-over-RDMA messages and sends them in bursts; after each burst a fresh client must get right
+// answers.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,8 @@
 
 namespace rogue {
 
-/// Throws Failure, which names the burst's seed, when the server dies, hangs or gives wrong bytes. The same seed sends the same.
+/// Throws Failure, which names the burst's seed, when the server dies, hangs or gives wrong bytes. The same seed sends
+/// the same.
 void fuzz(const ServerOptions& server, uint32_t seed, int seconds);
 
 }  // namespace rogue

@@ -14,7 +14,7 @@ enum class RdmaError : uint32_t { vers = 1, chunk = 2 };
 
 struct Segment {
     uint32_t handle = 0;
-    uint32_t length = 0;   // bytes
+    uint32_t length = 0;  // bytes
     uint64_t address = 0;
 };
 
@@ -41,8 +41,8 @@ struct Header {
 /// A received message: header and, for Proc::msg, the RPC message behind it.
 struct Received {
     Header header;
-    RdmaError error{};                    // for Proc::error
-    uint32_t lowest = 0, highest = 0;     // versions, for RdmaError::vers
+    RdmaError error{};                 // for Proc::error
+    uint32_t lowest = 0, highest = 0;  // versions, for RdmaError::vers
     Bytes body;
 };
 

@@ -46,13 +46,16 @@ void unended_lists(const ServerOptions& server) {
     Client client(server);
     uint32_t xid = 177;
     expect_error(client, words({++xid, 1, 32, 0, 1, 4, 1, 1}), xid, RdmaError::chunk, "a read list cut short");
-    expect_error(client, words({++xid, 1, 32, 0, 1, 4, 1, 1, 0, 0}), xid, RdmaError::chunk, "a read list without an end");
+    expect_error(client, words({++xid, 1, 32, 0, 1, 4, 1, 1, 0, 0}), xid, RdmaError::chunk,
+                 "a read list without an end");
     expect_error(client, words({++xid, 1, 32, 0}), xid, RdmaError::chunk, "no lists at all");
     expect_error(client, words({++xid, 1, 32, 0, 0}), xid, RdmaError::chunk, "no write list");
     expect_error(client, words({++xid, 1, 32, 0, 0, 0}), xid, RdmaError::chunk, "no reply chunk");
     expect_error(client, words({++xid, 1, 32, 0, 7, 0, 0, 0}), xid, RdmaError::chunk, "a discriminator of 7");
-    expect_error(client, words({++xid, 1, 32, 0, 0, 9, 0, 0}), xid, RdmaError::chunk, "a write list with a discriminator of 9");
-    expect_error(client, words({++xid, 1, 32, 0, 0, 0, 3}), xid, RdmaError::chunk, "a reply chunk with a discriminator of 3");
+    expect_error(client, words({++xid, 1, 32, 0, 0, 9, 0, 0}), xid, RdmaError::chunk,
+                 "a write list with a discriminator of 9");
+    expect_error(client, words({++xid, 1, 32, 0, 0, 0, 3}), xid, RdmaError::chunk,
+                 "a reply chunk with a discriminator of 3");
     // as long as a message can be, all of it read list
     Encoder endless;
     endless.u32(++xid).u32(1).u32(32).u32(0);
@@ -79,12 +82,12 @@ void read_list_sizes(const ServerOptions& server) {
     send(++xid, {{1, connection.segment(0, 0xffffffff)}});
     send(++xid, {{1, connection.segment(0, 0x80000000)}, {1, connection.segment(0, 0x80000000)}});
     send(++xid, {{1, connection.segment(0, 1u << 20)}, {1, connection.segment(0, 1)}});
-    send(++xid, {{4096, connection.segment(0, 1000)}});           // behind the end of the message
+    send(++xid, {{4096, connection.segment(0, 1000)}});  // behind the end of the message
     send(++xid, {{0xfffffffc, connection.segment(0, 1000)}});
-    send(++xid, {{6, connection.segment(0, 1000)}});              // not a place for an item
+    send(++xid, {{6, connection.segment(0, 1000)}});  // not a place for an item
     send(++xid, {{80, connection.segment(0, 1000)}, {40, connection.segment(0, 1000)}});
-    send(++xid, {{0, connection.segment(0, 1000)}});              // the call is inline and elsewhere
-    send(++xid, {}, Proc::nomsg);                                 // the call is nowhere
+    send(++xid, {{0, connection.segment(0, 1000)}});  // the call is inline and elsewhere
+    send(++xid, {}, Proc::nomsg);                     // the call is nowhere
     send(++xid, {{1, connection.segment(0, 1000)}}, Proc::nomsg);
 }
 
@@ -108,19 +111,20 @@ void versions(const ServerOptions& server) {
 void message_types(const ServerOptions& server) {
     Client client(server);
     uint32_t xid = 477;
-    expect_silence(client, words({++xid, 1, 32, 3, 0, 0, 0}));        // RDMA_DONE
-    expect_silence(client, words({++xid, 1, 32, 4, 1, 1, 1}));        // RDMA_ERROR: an error is never answered
+    expect_silence(client, words({++xid, 1, 32, 3, 0, 0, 0}));  // RDMA_DONE
+    expect_silence(client, words({++xid, 1, 32, 4, 1, 1, 1}));  // RDMA_ERROR: an error is never answered
     expect_silence(client, words({++xid, 1, 32, 4, 2}));
     for (uint32_t type : {2u, 5u, 17u, 0xffffffffu})
-        expect_error(client, words({++xid, 1, 32, type, 0, 0, 0}), xid, RdmaError::chunk, "type " + std::to_string(type));
+        expect_error(client, words({++xid, 1, 32, type, 0, 0, 0}), xid, RdmaError::chunk,
+                     "type " + std::to_string(type));
 }
 
 /// RPC messages that are no calls.
 void not_a_call(const ServerOptions& server) {
     Client client(server);
-    expect_silence(client, words({6, 1, 32, 0, 0, 0, 0, 6, 1, 0, 0, 0, 0}));           // a reply to nothing
+    expect_silence(client, words({6, 1, 32, 0, 0, 0, 0, 6, 1, 0, 0, 0, 0}));  // a reply to nothing
     expect_silence(client, words({6, 1, 32, 0, 0, 0, 0, 6, 1, 1, 1, 0}));
-    expect_silence(client, words({6, 1, 32, 0, 0, 0, 0, 6, 2, 0, 0, 0, 0}));           // neither
+    expect_silence(client, words({6, 1, 32, 0, 0, 0, 0, 6, 2, 0, 0, 0, 0}));  // neither
     uint32_t xid = client.next_xid();
     Answer answer = client.call({}, rpc_call(xid, nfs_program, 3, 99));
     Decoder in(answer.message);

@@ -1,6 +1,7 @@
 // Connections that come and go, what they leave behind, and how much goes on at once on one of them.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -69,7 +70,7 @@ void abrupt_ends(const ServerOptions& server) {
                 client.send(header, call.message);
             }
         }
-        if (i % 3 == 0) client.connection().receive(milliseconds(1000));     // some of it has happened
+        if (i % 3 == 0) client.connection().receive(milliseconds(1000));  // some of it has happened
         if (i % 4 == 1) client.connection().break_queue_pair();
         if (i % 4 == 2) client.connection().disconnect();
     }
@@ -87,7 +88,8 @@ void silent_connections(const ServerOptions& server) {
     await_unpinned(server, 0, "20 silent connections");
 }
 
-/// Many READs in flight, of different bytes: each gets its own. With an FSAL that answers later, a request waits suspended.
+/// Many READs in flight, of different bytes: each gets its own. With an FSAL that answers later, a request waits
+/// suspended.
 void reads_in_flight(const ServerOptions& server) {
     constexpr uint32_t files = 16, size = 65536, depth = 64, total = 2000;
     Client client(server, {.memory = (depth + 1) * size});
@@ -97,7 +99,9 @@ void reads_in_flight(const ServerOptions& server) {
         contents.push_back(pattern(100 + i, size));
         client.write(handles[i], 0, contents[i], depth * size);
     }
-    struct Pending { uint32_t file, slot; };
+    struct Pending {
+        uint32_t file, slot;
+    };
     std::map<uint32_t, Pending> pending;
     uint32_t sent = 0;
     auto send = [&](uint32_t slot) {
@@ -145,7 +149,8 @@ void writes_in_flight(const ServerOptions& server) {
               "WRITE was short");
     }
     for (uint32_t i = 0; i < files; ++i)
-        check(client.read(handles[i], 0, 65536, files * 65536) == pattern(200 + i, size), "a WRITE has bytes of another");
+        check(client.read(handles[i], 0, 65536, files * 65536) == pattern(200 + i, size),
+              "a WRITE has bytes of another");
 }
 
 /// RDMA READs at once: the server takes what we offer, up to what the device can.
@@ -210,7 +215,7 @@ std::vector<std::unique_ptr<Client>> open_until_refused(const ServerOptions& ser
         try {
             client = std::make_unique<Client>(server, ConnectionOptions{.memory = mebibyte, .receives = 16});
         } catch (const Failure&) {
-            break;          // refused, and said so: what a limit is for
+            break;  // refused, and said so: what a limit is for
         }
         client->null();
         open.push_back(std::move(client));
@@ -218,7 +223,8 @@ std::vector<std::unique_ptr<Client>> open_until_refused(const ServerOptions& ser
     return open;
 }
 
-/// The server is limited (to 8 connections, or by what its device has): it refuses what is more, and those that it has go on.
+/// The server is limited (to 8 connections, or by what its device has): it refuses what is more, and those that it has
+/// go on.
 void too_many_connections(const ServerOptions& server) {
     constexpr size_t many = 16;
     for (int round = 0; round < 2; ++round) {
@@ -232,7 +238,10 @@ void too_many_connections(const ServerOptions& server) {
     }
 }
 
-struct Region { uint64_t length; uint32_t rkey, lkey; };
+struct Region {
+    uint64_t length;
+    uint32_t rkey, lkey;
+};
 
 /// Memory regions of the server as the kernel tells root (rdma-resource(8)).
 std::vector<Region> regions_of(int pid) {
@@ -246,8 +255,11 @@ std::vector<Region> regions_of(int pid) {
         std::map<std::string, std::string> values;
         while (words >> word)
             if (word == "rkey" || word == "lkey" || word == "mrlen" || word == "pid") words >> values[word];
-        if (values["pid"] != std::to_string(pid)) continue;
-        auto key = [&](const char* name) { return static_cast<uint32_t>(std::strtoul(values[name].c_str(), nullptr, 0)); };
+        // what the kernel calls pid is the thread that registered
+        if (!std::filesystem::exists("/proc/" + std::to_string(pid) + "/task/" + values["pid"])) continue;
+        auto key = [&](const char* name) {
+            return static_cast<uint32_t>(std::strtoul(values[name].c_str(), nullptr, 0));
+        };
         regions.push_back({std::strtoull(values["mrlen"].c_str(), nullptr, 0), key("rkey"), key("lkey")});
     }
     return regions;
@@ -274,7 +286,7 @@ void no_way_in(const ServerOptions& server) {
     Client victim(server);
     victim.null();
     auto regions = regions_of(server.pid);
-    check(!regions.empty(), "the kernel shows no memory region of the server");
+    check(!regions.empty(), "the kernel shows no memory region of process " + std::to_string(server.pid));
     uint32_t tries = 0;
     for (const Region& region : regions) {
         for (uint64_t place : places_of(server.pid, region.length)) {

@@ -25,21 +25,37 @@ struct Arguments {
 };
 
 Arguments parse(int argc, char** argv) {
-    static const option known[] = {{"server", required_argument, nullptr, 's'}, {"port", required_argument, nullptr, 'p'},
-                                   {"mount-port", required_argument, nullptr, 'm'}, {"path", required_argument, nullptr, 'e'},
-                                   {"pid", required_argument, nullptr, 'i'}, {"seed", required_argument, nullptr, 'n'},
-                                   {"seconds", required_argument, nullptr, 't'}, {nullptr, 0, nullptr, 0}};
+    static const option known[] = {
+        {"server", required_argument, nullptr, 's'},     {"port", required_argument, nullptr, 'p'},
+        {"mount-port", required_argument, nullptr, 'm'}, {"path", required_argument, nullptr, 'e'},
+        {"pid", required_argument, nullptr, 'i'},        {"seed", required_argument, nullptr, 'n'},
+        {"seconds", required_argument, nullptr, 't'},    {nullptr, 0, nullptr, 0}};
     Arguments arguments;
     for (int c; (c = getopt_long(argc, argv, "", known, nullptr)) != -1;) {
         switch (c) {
-            case 's': arguments.server.rdma.address = optarg; break;
-            case 'p': arguments.server.rdma.port = optarg; break;
-            case 'm': arguments.server.mount_port = optarg; break;
-            case 'e': arguments.server.path = optarg; break;
-            case 'i': arguments.server.pid = std::atoi(optarg); break;
-            case 'n': arguments.seed = static_cast<uint32_t>(std::strtoul(optarg, nullptr, 10)); break;
-            case 't': arguments.seconds = std::atoi(optarg); break;
-            default: std::exit(2);
+            case 's':
+                arguments.server.rdma.address = optarg;
+                break;
+            case 'p':
+                arguments.server.rdma.port = optarg;
+                break;
+            case 'm':
+                arguments.server.mount_port = optarg;
+                break;
+            case 'e':
+                arguments.server.path = optarg;
+                break;
+            case 'i':
+                arguments.server.pid = std::atoi(optarg);
+                break;
+            case 'n':
+                arguments.seed = static_cast<uint32_t>(std::strtoul(optarg, nullptr, 10));
+                break;
+            case 't':
+                arguments.seconds = std::atoi(optarg);
+                break;
+            default:
+                std::exit(2);
         }
     }
     if (optind + 1 != argc) {

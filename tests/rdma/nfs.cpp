@@ -9,8 +9,6 @@
 namespace rogue {
 namespace {
 
-constexpr uint32_t op_getfh = 10;
-
 /// post_op_attr (RFC 1813 section 2.6).
 void skip_attributes3(Decoder& in) {
     if (in.u32()) in.skip(84);
@@ -57,7 +55,7 @@ fabric::UniqueFd connect_tcp(const std::string& address, const std::string& port
 
 Encoder rpc_call(uint32_t xid, uint32_t program, uint32_t version, uint32_t procedure) {
     Encoder credential;
-    credential.u32(0).string("rogue").u32(0).u32(0).u32(0);     // stamp, machine, uid, gid, no further groups
+    credential.u32(0).string("rogue").u32(0).u32(0).u32(0);  // stamp, machine, uid, gid, no further groups
     Encoder out;
     out.u32(xid).u32(0).u32(2).u32(program).u32(version).u32(procedure);
     out.u32(1).opaque(credential.bytes()).u32(0).u32(0);
@@ -71,9 +69,12 @@ RpcStatus decode_reply(Decoder& in, uint32_t xid) {
     in.u32();
     in.opaque();
     switch (in.u32()) {
-        case 0: return RpcStatus::success;
-        case 4: return RpcStatus::garbage_args;
-        default: return RpcStatus::other;
+        case 0:
+            return RpcStatus::success;
+        case 4:
+            return RpcStatus::garbage_args;
+        default:
+            return RpcStatus::other;
     }
 }
 
@@ -85,8 +86,8 @@ Call read3(uint32_t xid, std::span<const uint8_t> handle, uint64_t offset, uint3
     return call;
 }
 
-Call write3(uint32_t xid, std::span<const uint8_t> handle, uint64_t offset, std::span<const uint8_t> data, bool inline_data,
-            uint32_t stable) {
+Call write3(uint32_t xid, std::span<const uint8_t> handle, uint64_t offset, std::span<const uint8_t> data,
+            bool inline_data, uint32_t stable) {
     Call call{rpc_call(xid, nfs_program, 3, static_cast<uint32_t>(Nfs3::write)), 0};
     auto size = static_cast<uint32_t>(data.size());
     call.message.opaque(handle).u64(offset).u32(size).u32(stable).u32(size);
@@ -97,8 +98,8 @@ Call write3(uint32_t xid, std::span<const uint8_t> handle, uint64_t offset, std:
 
 Call create3(uint32_t xid, std::span<const uint8_t> directory, std::string_view name) {
     Call call{rpc_call(xid, nfs_program, 3, static_cast<uint32_t>(Nfs3::create)), 0};
-    call.message.opaque(directory).string(name).u32(0);                      // UNCHECKED
-    call.message.u32(1).u32(0644).u32(0).u32(0).u32(0).u32(0).u32(0);        // mode; no owner, size, times
+    call.message.opaque(directory).string(name).u32(0);                // UNCHECKED
+    call.message.u32(1).u32(0644).u32(0).u32(0).u32(0).u32(0).u32(0);  // mode; no owner, size, times
     return call;
 }
 
@@ -148,13 +149,14 @@ Compound& Compound::write(uint64_t offset, std::span<const uint8_t> data, bool i
 }
 
 Compound& Compound::getattr_size() {
-    operations_.u32(static_cast<uint32_t>(Op::getattr)).u32(1).u32(1u << 4);    // FATTR4_SIZE
+    operations_.u32(static_cast<uint32_t>(Op::getattr)).u32(1).u32(1u << 4);  // FATTR4_SIZE
     ++count_;
     return *this;
 }
 
-Compound& Compound::getfh() {
-    operations_.u32(op_getfh);
+Compound& Compound::create_directory(std::string_view name) {
+    constexpr uint32_t nf4dir = 2;
+    operations_.u32(static_cast<uint32_t>(Op::create)).u32(nf4dir).string(name).u32(0).u32(0);  // no attributes
     ++count_;
     return *this;
 }
@@ -165,14 +167,14 @@ uint32_t Compound::unreduced_size() const {
 
 Encoder Compound::finish() const {
     Encoder out = rpc_call(xid_, nfs_program, 4, 1);
-    out.u32(0).u32(0).u32(count_);      // no tag, minor version 0
+    out.u32(0).u32(0).u32(count_);  // no tag, minor version 0
     out.append(operations_);
     return out;
 }
 
 Bytes setattr_size_operation(uint64_t size) {
     Encoder out;
-    out.u32(static_cast<uint32_t>(Op::setattr)).u32(0).u32(0).u32(0).u32(0);     // anonymous state
+    out.u32(static_cast<uint32_t>(Op::setattr)).u32(0).u32(0).u32(0).u32(0);  // anonymous state
     out.u32(1).u32(1u << 4).u32(8).u64(size);
     return out.bytes();
 }

@@ -12,8 +12,27 @@ namespace rogue {
 
 constexpr uint32_t nfs_program = 100003, mount_program = 100005;
 
-enum class Nfs3 : uint32_t { null = 0, getattr = 1, lookup = 3, read = 6, write = 7, create = 8, readdir = 16, readdirplus = 17 };
-enum class Op : uint32_t { getattr = 9, lookup = 15, putfh = 22, putrootfh = 24, read = 25, readdir = 26, setattr = 34, write = 38 };
+enum class Nfs3 : uint32_t {
+    null = 0,
+    getattr = 1,
+    lookup = 3,
+    read = 6,
+    write = 7,
+    create = 8,
+    readdir = 16,
+    readdirplus = 17
+};
+enum class Op : uint32_t {
+    create = 6,
+    getattr = 9,
+    lookup = 15,
+    putfh = 22,
+    putrootfh = 24,
+    read = 25,
+    readdir = 26,
+    setattr = 34,
+    write = 38
+};
 
 /// Call header with AUTH_SYS, uid and gid 0 (RFC 5531).
 Encoder rpc_call(uint32_t xid, uint32_t program, uint32_t version, uint32_t procedure);
@@ -31,8 +50,8 @@ struct Call {
 Call null_call(uint32_t xid);
 Call read3(uint32_t xid, std::span<const uint8_t> handle, uint64_t offset, uint32_t count);
 /// Without `inline_data` the data and its padding are left out, to come by a read chunk at `data_position`.
-Call write3(uint32_t xid, std::span<const uint8_t> handle, uint64_t offset, std::span<const uint8_t> data, bool inline_data,
-            uint32_t stable = 2);
+Call write3(uint32_t xid, std::span<const uint8_t> handle, uint64_t offset, std::span<const uint8_t> data,
+            bool inline_data, uint32_t stable = 2);
 Call create3(uint32_t xid, std::span<const uint8_t> directory, std::string_view name);
 Call readdir3(uint32_t xid, std::span<const uint8_t> directory, uint32_t count);
 
@@ -44,10 +63,10 @@ class Compound {
     Compound& putrootfh();
     Compound& putfh(std::span<const uint8_t> handle);
     Compound& lookup(std::string_view name);
-    Compound& read(uint64_t offset, uint32_t count);                          // anonymous state
+    Compound& read(uint64_t offset, uint32_t count);  // anonymous state
     Compound& write(uint64_t offset, std::span<const uint8_t> data, bool inline_data);
     Compound& getattr_size();
-    Compound& getfh();
+    Compound& create_directory(std::string_view name);
 
     /// Positions of the data of the WRITEs, in the unreduced stream.
     const std::vector<uint32_t>& data_positions() const { return positions_; }
@@ -83,7 +102,7 @@ class CompoundReply {
 struct Read3Result {
     uint32_t status = 0, count = 0;
     bool eof = false;
-    bool placed = false;     // the data is elsewhere, in a write chunk
+    bool placed = false;  // the data is elsewhere, in a write chunk
     Bytes data;
 };
 /// `placed`: the reply was reduced, its data item is in a write chunk.

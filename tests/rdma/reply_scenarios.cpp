@@ -8,7 +8,7 @@ namespace rogue {
 namespace {
 
 constexpr uint32_t mebibyte = 1u << 20;
-constexpr uint8_t guard = 0xa5;      // what memory holds that nobody may write
+constexpr uint8_t guard = 0xa5;  // what memory holds that nobody may write
 
 Bytes make_file(Client& client, const std::string& name, const Bytes& data) {
     Bytes handle = client.create(name);
@@ -90,7 +90,8 @@ void many_segments(const ServerOptions& server) {
     header.writes.push_back(chunk);
     Answer answer = client.call(header, read3(xid, handle, 0, mebibyte).message);
     check(read_result(answer, xid, true).count == mebibyte, "READ was short");
-    check(std::ranges::equal(client.connection().memory().subspan(1000, mebibyte), data), "READ into segments: wrong bytes");
+    check(std::ranges::equal(client.connection().memory().subspan(1000, mebibyte), data),
+          "READ into segments: wrong bytes");
     expect_guard(client, 1000, 1000 + mebibyte);
 }
 
@@ -101,7 +102,8 @@ void reply_chunk_over_one_mebibyte(const ServerOptions& server) {
     Bytes handle = make_file(client, "long-reply", data);
     uint32_t xid = client.next_xid();
     Header header;
-    header.reply = Chunk{client.connection().segment(4096, mebibyte + 65536), client.connection().segment(2 * mebibyte, mebibyte)};
+    header.reply =
+        Chunk{client.connection().segment(4096, mebibyte + 65536), client.connection().segment(2 * mebibyte, mebibyte)};
     Answer answer = client.call(header, read3(xid, handle, 0, mebibyte).message);
     check(answer.received.header.proc == Proc::nomsg, "a long reply did not come by the reply chunk");
     check(read_result(answer, xid, false).data == data, "READ by a reply chunk: wrong bytes");
@@ -110,7 +112,8 @@ void reply_chunk_over_one_mebibyte(const ServerOptions& server) {
     xid = client.next_xid();
     header.reply = Chunk{client.connection().segment(4096, mebibyte + 65536)};
     answer = client.call(header, null_call(xid).message);
-    check(answer.received.header.proc == Proc::msg && !answer.received.header.reply, "a short reply went to the reply chunk");
+    check(answer.received.header.proc == Proc::msg && !answer.received.header.reply,
+          "a short reply went to the reply chunk");
 }
 
 /// More than the server's buffer: a short READ, never past the buffer.
@@ -124,7 +127,8 @@ void read_beyond_the_buffer(const ServerOptions& server) {
         header.writes.push_back({client.connection().segment(0, count)});
         Answer answer = client.call(header, read3(xid, handle, 0, count).message);
         Read3Result result = read_result(answer, xid, true);
-        check(result.count >= mebibyte && result.count <= count, "READ returned " + std::to_string(result.count) + " bytes");
+        check(result.count >= mebibyte && result.count <= count,
+              "READ returned " + std::to_string(result.count) + " bytes");
         check(!result.eof || result.count == data.size(), "a cut READ says end of file");
         check(std::equal(data.begin(), data.begin() + result.count, client.connection().memory().begin()),
               "READ beyond the buffer: wrong bytes");
@@ -136,7 +140,10 @@ void several_reads(const ServerOptions& server) {
     Client client(server);
     Bytes data = pattern(6, 300'000);
     Bytes handle = make_file(client, "several-reads", data);
-    struct Range { uint64_t offset; uint32_t count; };
+    struct Range {
+        uint64_t offset;
+        uint32_t count;
+    };
     const Range ranges[] = {{0, 60'001}, {100'000, 50'002}, {200'003, 70'003}};
     for (size_t chunks = 0; chunks <= 4; ++chunks) {
         std::ranges::fill(client.connection().memory(), guard);
@@ -146,7 +153,8 @@ void several_reads(const ServerOptions& server) {
         for (const Range& range : ranges) call.read(range.offset, range.count);
         call.getattr_size();
         Header header;
-        for (size_t i = 0; i < chunks; ++i) header.writes.push_back({client.connection().segment(i * mebibyte, 100'000)});
+        for (size_t i = 0; i < chunks; ++i)
+            header.writes.push_back({client.connection().segment(i * mebibyte, 100'000)});
         header.reply = Chunk{client.connection().segment(8 * mebibyte, mebibyte)};
         Answer answer = client.call(header, call.finish());
         std::string what = std::to_string(chunks) + " write chunks for three READs: ";
@@ -161,11 +169,12 @@ void several_reads(const ServerOptions& server) {
         reply.next(Op::lookup);
         for (size_t i = 0; i < 3; ++i) {
             check(reply.next(Op::read) == 0, what + "READ failed");
-            reply.body().u32();     // eof
+            reply.body().u32();  // eof
             Bytes got;
             if (i < chunks) {
                 uint32_t size = reply.body().u32();
-                check(length_of(answer.received.header.writes[i]) == size, what + "the chunk's length is not the data's");
+                check(length_of(answer.received.header.writes[i]) == size,
+                      what + "the chunk's length is not the data's");
                 auto place = client.connection().memory().subspan(i * mebibyte, size);
                 got.assign(place.begin(), place.end());
             } else {
@@ -202,8 +211,10 @@ void padding(const ServerOptions& server) {
         reply.next(Op::lookup);
         check(reply.next(Op::read) == 0, "READ failed");
         reply.body().u32();
-        check(std::ranges::equal(reply.body().opaque(), std::span(data).subspan(count, count)), "inline READ: wrong bytes");
-        check(reply.next(Op::getattr) == 0, "GETATTR behind a READ of " + std::to_string(count) + " bytes does not decode");
+        check(std::ranges::equal(reply.body().opaque(), std::span(data).subspan(count, count)),
+              "inline READ: wrong bytes");
+        check(reply.next(Op::getattr) == 0,
+              "GETATTR behind a READ of " + std::to_string(count) + " bytes does not decode");
     }
     for (uint32_t count : {4093u, 65537u, mebibyte - 3, mebibyte - 2, mebibyte - 1}) {
         uint32_t xid = client.next_xid();
@@ -243,7 +254,7 @@ void listings(const ServerOptions& server) {
         uint32_t xid = client.next_xid();
         Header header;
         header.reply = Chunk{client.connection().segment(0, 65536 + 4096)};
-        header.writes.push_back({client.connection().segment(mebibyte, mebibyte)});     // not for a listing
+        header.writes.push_back({client.connection().segment(mebibyte, mebibyte)});  // not for a listing
         Answer answer = client.call(header, readdir3(xid, client.root(), count).message);
         check(answer.received.header.proc != Proc::error, "READDIR was refused");
         Decoder in(answer.message);
@@ -259,7 +270,70 @@ void listings(const ServerOptions& server) {
         }
         in.u32();
         check(in.left() == 0 && entries > 2, "READDIR of " + std::to_string(count) + " bytes does not decode");
-        check(length_of(answer.received.header.writes[0]) == 0, "a listing went to a write chunk (RFC 8267 section 5.5)");
+        check(length_of(answer.received.header.writes[0]) == 0,
+              "a listing went to a write chunk (RFC 8267 section 5.5)");
+    }
+}
+
+/// A call that is sent again is answered from the reply cache, or not: never by bytes that have come into the buffer
+/// since.
+void replayed_read(const ServerOptions& server) {
+    Client client(server);
+    Bytes data = pattern(11, 60'000), other = pattern(12, 60'000);
+    Bytes handle = make_file(client, "replayed", data), other_handle = make_file(client, "replayed-other", other);
+    uint32_t xid = client.next_xid();
+    Compound call(xid);
+    call.putrootfh().lookup("export").create_directory("of-a-replay-" + std::to_string(xid));
+    call.putrootfh().lookup("export").lookup("replayed").read(0, 60'000);
+    for (int sent = 0; sent < 3; ++sent) {
+        std::ranges::fill(client.connection().memory(), guard);
+        Header header;
+        header.writes.push_back({client.connection().segment(0, 65536)});
+        Answer answer = client.call(header, call.finish());
+        Decoder in(answer.message);
+        check(decode_reply(in, xid) == RpcStatus::success, "COMPOUND was refused");
+        CompoundReply reply(in);
+        check(sent > 0 || reply.status() == 0, "the compound failed with " + std::to_string(reply.status()));
+        if (reply.status() == 0)
+            check(std::ranges::equal(client.connection().memory().first(60'000), data),
+                  "a replayed READ has bytes of others");
+        for (int i = 0; i < 8; ++i) client.read(other_handle, 0, 60'000, mebibyte);
+    }
+}
+
+/// Who says that it takes more inline gets more inline (RFC 8797), who says nothing or nonsense gets the default.
+void inline_sizes(const ServerOptions& server) {
+    Bytes handle, data = pattern(10, 4096);
+    {
+        Client client(server);
+        handle = make_file(client, "inline-sizes", data);
+    }
+    struct Case {
+        std::string what;
+        Bytes said;
+        bool inlined;
+    };
+    const Bytes magic = {0xf6, 0xab, 0x0e, 0x18};
+    auto with = [&](Bytes rest) {
+        rest.insert(rest.begin(), magic.begin(), magic.end());
+        return rest;
+    };
+    for (const Case& one : {Case{"nothing", {}, false}, Case{"4 KiB", with({1, 0, 3, 3}), true},
+                            Case{"256 KiB", with({1, 0, 255, 255}), true}, Case{"1 KiB", with({1, 0, 0, 0}), false},
+                            Case{"another version", with({9, 0, 3, 3}), false}, Case{"half of it", with({1}), false},
+                            Case{"something else", Bytes(56, 0xee), false}}) {
+        Client client(server, {.private_data = one.said});
+        uint32_t xid = client.next_xid();
+        Header header;
+        header.reply = Chunk{client.connection().segment(0, 65536)};
+        Answer answer = client.call(header, read3(xid, handle, 0, 2000).message);
+        check(std::ranges::equal(read_result(answer, xid, false).data, std::span(data).first(2000)), "wrong bytes");
+        check((answer.received.header.proc == Proc::msg) == one.inlined,
+              "a reply of 2 KB to a client that said " + one.what + (one.inlined ? " did not come" : " came") +
+                  " inline");
+        const Bytes& said = client.connection().private_data();
+        check(said.size() >= 8 && std::equal(magic.begin(), magic.end(), said.begin()) && said[4] == 1 && said[7] >= 3,
+              "the server does not say that it takes 4 KiB inline");
     }
 }
 
@@ -297,6 +371,8 @@ std::vector<Scenario> reply_scenarios() {
         {"several-reads", "READs of one compound and write chunks in any number", several_reads},
         {"padding", "small and odd READs are padded by zeros", padding},
         {"empty-results", "nothing to place, and nothing to read", empty_results},
+        {"replayed-read", "a READ that is sent again has no bytes of others", replayed_read, true},
+        {"inline-sizes", "as much inline as both sides say", inline_sizes},
         {"listings", "READDIR inline and by the reply chunk", listings},
         {"wrong-handle", "a wrong handle ends its connection only", wrong_handle, true},
     };

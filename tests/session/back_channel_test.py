@@ -14,7 +14,7 @@ import guest
 import nfs4
 
 TRACING = pathlib.Path("/sys/kernel/tracing")
-ROUNDS = 20
+ROUNDS = 10
 
 
 def bound(gateway):

@@ -46,6 +46,8 @@ def mounted(gateway, version, transport="rdma", options=""):
 def mount(gateway, version, folder, transport="rdma", options="", path="/export"):
     port = 20049 if transport == "rdma" else gateway.nfs_port
     how = f"vers={version},proto={transport},port={port},timeo=100,retrans=2,{options}"
+    if version.startswith("3"):                     # the gateway runs without rpcbind, so without lock services
+        how = f"{how.rstrip(',')},nolock,mountproto=tcp,mountport={gateway.mount_port}"
     run("mount", "-t", "nfs", "-o", how.rstrip(","), f"{ADDRESS}:{path}", folder)
 
 

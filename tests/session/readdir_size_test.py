@@ -10,11 +10,12 @@ ENTRIES = 20_000
 ATTRIBUTES = (0, 1, 3, 4, 8, 11, 20, 33, 35, 36, 37, 41, 45, 47, 52, 53, 55)    # what `ls -l` has the kernel ask for
 
 
-def listing(client, handle, maxcount, minor):
+def listing(client, handle, maxcount, minor, dircount=None):
     """All names, and the size of each reply."""
+    dircount = maxcount if dircount is None else dircount
     names, sizes, cookie, verifier = [], [], 0, bytes(8)
     while True:
-        operations = (nfs4.putfh(handle), nfs4.readdir(cookie, verifier, maxcount, maxcount, ATTRIBUTES))
+        operations = (nfs4.putfh(handle), nfs4.readdir(cookie, verifier, dircount, maxcount, ATTRIBUTES))
         reply = (client.call41(*operations) if minor else client.compound(*operations))[-1]
         names += [name.decode() for _, name, _ in reply["entries"]]
         sizes.append(reply["size"])
@@ -44,6 +45,8 @@ def main():
                 short = [size for size in sizes[:-1] if size < at_least]
                 assert not short, f"4.{minor}: {len(short)} of {len(sizes)} replies below {at_least} of {maxcount} bytes"
                 print(f"4.{minor}: {ENTRIES} entries in {len(sizes)} replies of at most {maxcount} bytes", flush=True)
+            names, _ = listing(client, handle, 1 << 20, minor, dircount=0)
+            assert sorted(names) == wanted, f"{len(names)} names of {ENTRIES} with a dircount of 0"
 
 
 if __name__ == "__main__":

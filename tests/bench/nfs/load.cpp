@@ -68,7 +68,8 @@ class Connection {
             if (status != RPC_STATUS_SUCCESS) die(std::string("connect: ") + rpc_get_error(rpc));
             *static_cast<bool*>(data) = true;
         };
-        if (rpc_connect_port_async(rpc_, options.host.c_str(), options.port, NFS_PROGRAM, NFS_V3, on_connect, &connected) != 0)
+        if (rpc_connect_port_async(rpc_, options.host.c_str(), options.port, NFS_PROGRAM, NFS_V3, on_connect,
+                                   &connected) != 0)
             die(std::string("connect: ") + rpc_get_error(rpc_));
         run([&] { return connected; });
     }
@@ -108,7 +109,10 @@ class Connection {
 class Load {
   public:
     Load(Options options, Connection& connection)
-        : options_(std::move(options)), connection_(connection), handle_(from_hex(options_.handle)), random_(options_.seed) {
+        : options_(std::move(options)),
+          connection_(connection),
+          handle_(from_hex(options_.handle)),
+          random_(options_.seed) {
         content_.resize(options_.size);
         for (char& byte : content_) byte = static_cast<char>(random_());
     }
@@ -153,7 +157,10 @@ class Load {
     }
 
     void write(uint64_t turn) {
-        WRITE3args arguments{as_handle(handle_), offset_of(turn), static_cast<count3>(options_.size), UNSTABLE,
+        WRITE3args arguments{as_handle(handle_),
+                             offset_of(turn),
+                             static_cast<count3>(options_.size),
+                             UNSTABLE,
                              {static_cast<u_int>(content_.size()), content_.data()}};
         connection_.send<WRITE3res>(rpc_nfs3_write_async, arguments, [this](WRITE3res& result) {
             if (result.WRITE3res_u.resok.count != options_.size) die("a short WRITE");
@@ -181,7 +188,10 @@ class Load {
         connection_.send<CREATE3res>(rpc_nfs3_create_async, arguments, [this](CREATE3res& result) {
             auto& made = result.CREATE3res_u.resok.obj;
             if (!made.handle_follows) die("CREATE without a handle");
-            WRITE3args write_arguments{made.post_op_fh3_u.handle, 0, static_cast<count3>(options_.size), UNSTABLE,
+            WRITE3args write_arguments{made.post_op_fh3_u.handle,
+                                       0,
+                                       static_cast<count3>(options_.size),
+                                       UNSTABLE,
                                        {static_cast<u_int>(content_.size()), content_.data()}};
             connection_.send<WRITE3res>(rpc_nfs3_write_async, write_arguments, [this](WRITE3res&) {
                 bytes_ += options_.size;
@@ -235,7 +245,9 @@ class Load {
 };
 
 Options parse(int argc, char** argv) {
-    if (argc < 6) die("usage: nfs_load HOST PORT HANDLE KIND COUNT [--depth D] [--size B] [--file-size B] [--files N] [--seed N]");
+    if (argc < 6)
+        die("usage: nfs_load HOST PORT HANDLE KIND COUNT [--depth D] [--size B] [--file-size B] [--files N] [--seed "
+            "N]");
     Options options;
     options.host = argv[1];
     options.port = static_cast<int>(number(argv[2]));

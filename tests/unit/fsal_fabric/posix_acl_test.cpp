@@ -185,6 +185,30 @@ TEST(PosixAcl, AnArbitraryNfs4ListNeverGainsRights) {
     }
 }
 
+TEST(PosixAcl, AMaskBoundsNamedEntriesAndGrantsNothing) {
+    auto special = [](uid_t who, fsal_aceperm_t mask) {
+        fsal_ace_t ace{};
+        ace.perm = mask;
+        ace.iflag = FSAL_ACE_IFLAG_SPECIAL_ID;
+        ace.who.uid = who;
+        return ace;
+    };
+    fsal_ace_t user{};
+    user.perm = FSAL_ACE_PERM_READ_DATA | FSAL_ACE_PERM_EXECUTE;
+    user.who.uid = 7;
+    std::vector<fsal_ace_t> aces{special(FSAL_ACE_SPECIAL_OWNER, FSAL_ACE_PERM_READ_DATA), user,
+                                 special(FSAL_ACE_SPECIAL_MASK, FSAL_ACE_PERM_READ_DATA)};
+    Result<PosixAcls> acls = to_posix(aces, false);
+    ASSERT_TRUE(acls.ok());
+    EXPECT_EQ(acls->access, (PosixAcl{{AclTag::user_obj, 4, no_id},
+                                      {AclTag::user, 5, 7},
+                                      {AclTag::group_obj, 0, no_id},
+                                      {AclTag::mask, 4, no_id},
+                                      {AclTag::other, 0, no_id}}));
+    aces.push_back(special(FSAL_ACE_SPECIAL_MASK + 1, FSAL_ACE_PERM_READ_DATA));
+    EXPECT_FALSE(to_posix(aces, false).ok());
+}
+
 TEST(PosixAcl, ListsWithoutAPosixFormAreRefused) {
     fsal_ace_t ace{};
     ace.type = FSAL_ACE_TYPE_AUDIT;

@@ -13,8 +13,12 @@ def compare(server, version, protocol, client, local, sections):
     with Mount(server, version, protocol, client=client) as mount:
         remote = oracle.fileops_log(os.path.join(mount.path, f"ops-{version}-{protocol}"), sections)
     wrong = oracle.differences(local, remote, version)
+    count = len(wrong)
     if wrong:
-        raise AssertionError(f"{len(wrong)} of {len(local)} results differ:\n  " + "\n  ".join(wrong))
+        with open(os.path.join(os.environ["OUT"], f"fileops-{version}-{protocol}"), "w", errors="surrogateescape") as full:
+            full.write("\n".join(wrong) + "\n")
+        wrong = [line[:300] for line in wrong[:60]] + (["..."] if len(wrong) > 60 else [])
+        raise AssertionError(f"{count} of {len(local)} results differ:\n  " + "\n  ".join(wrong))
 
 
 def run(options):

@@ -5,9 +5,9 @@ import shutil
 import subprocess
 import sys
 
-from guest import fileops
+from guest import recorder
 from guest.backing import Backing
-from guest.fileops import as_user, get, log, look, put
+from guest.recorder import as_user, get, log, look, put
 from guest.mounts import Mount
 from guest.servers import make_server
 from guest.suite import Suite
@@ -22,7 +22,7 @@ def prepare(folder):
     os.chmod(folder, 0o777)
     os.chdir(folder)
     for name, uid, gid, mode in (("roots", 0, 0, 0o600), ("roots-group", 0, 0, 0o060), ("all", 0, 0, 0o666), ("nobodys", 65534, 65534, 0o600),
-                                 ("unknowns", UNKNOWN, UNKNOWN, 0o600), ("alices", fileops.ALICE, fileops.STAFF, 0o640),
+                                 ("unknowns", UNKNOWN, UNKNOWN, 0o600), ("alices", recorder.ALICE, recorder.STAFF, 0o640),
                                  *((f"group{n}", 0, n, 0o060) for n in (*MANY, UNKNOWN))):
         put(name, name.encode())
         os.chown(name, uid, gid)
@@ -38,10 +38,10 @@ def script(folder):
     """Logs what each user may do."""
     os.chdir(folder)
     names = sorted(n for n in os.listdir(".") if os.path.isfile(n))
-    for who, uid, gid, groups in (("root", 0, 0, [0]), ("unknown", UNKNOWN, UNKNOWN, []), ("alice", fileops.ALICE, fileops.ALICE, [fileops.STAFF]),
-                                  ("nobody", 65534, 65534, []), ("16 groups", fileops.BOB, fileops.BOB, MANY[:16]),
-                                  ("32 groups", fileops.CAROL, fileops.CAROL, MANY),
-                                  ("root's group", fileops.BOB, 0, [])):
+    for who, uid, gid, groups in (("root", 0, 0, [0]), ("unknown", UNKNOWN, UNKNOWN, []), ("alice", recorder.ALICE, recorder.ALICE, [recorder.STAFF]),
+                                  ("nobody", 65534, 65534, []), ("16 groups", recorder.BOB, recorder.BOB, MANY[:16]),
+                                  ("32 groups", recorder.CAROL, recorder.CAROL, MANY),
+                                  ("root's group", recorder.BOB, 0, [])):
         as_user(uid, gid, groups, attempt, who, names)
 
 
@@ -105,7 +105,7 @@ def run(options):
                 def collect(key=key, kind=kind, server=server):
                     logs[kind, key] = results(server, backing, *key)
                 suite.case(f"{key[0]} v{key[1]} {key[2]} on {kind}", collect)
-            server.stop()
+            suite.case(f"stop of {kind} with {squash}", server.stop)
     for key in runs:
         suite.case(f"{key[0]} v{key[1]} {key[2]} as knfsd does", compare, logs.get((options.server, key)), logs.get(("knfsd", key)))
     suite.finish()

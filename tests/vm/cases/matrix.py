@@ -63,7 +63,7 @@ def run(options):
     long = options.long
     backing = Backing(options.backing, size_mb=1400)
     source = "/dev/shm/source"
-    sizes = trees.dataset_sizes(256 << 20 if long else 96 << 20, 2000 if long else 400, seed=options.seed)
+    sizes = trees.dataset_sizes(256 << 20 if long else 48 << 20, 2000 if long else 240, seed=options.seed)
     hashes = trees.write_dataset(source, sizes)
     suite = Suite(options.only)
     other_client = Client()
@@ -75,9 +75,9 @@ def run(options):
             if suite.case(f"mount {name}", mount.mount) is False:
                 continue
             suite.case(f"dataset {name}", dataset, mount, sizes, hashes, source)
-            suite.case(f"checkpoint {name}", checkpoint, mount, (64 << 20) if long else (8 << 20))
-            suite.case(f"fsx {name}", random_operations, mount, other_client, options.seed, 5000 if long else 600)
-            suite.case(f"fio {name}", fio, mount, 64 if long else 8)
+            suite.case(f"checkpoint {name}", checkpoint, mount, (64 << 20) if long else (4 << 20))
+            suite.case(f"fsx {name}", random_operations, mount, other_client, options.seed, 5000 if long else 300)
+            suite.case(f"fio {name}", fio, mount, 64 if long else 4)
             suite.case(f"unmount {name}", mount.unmount)
     suite.case("stop", server.stop)
     suite.finish()

@@ -106,6 +106,7 @@ def copy_with_acls(server, backing, version, protocol):
             if entries:
                 command("setfacl", "-m", entries, os.path.join(local, f"f{number}"))
             os.chmod(os.path.join(local, f"f{number}"), 0o640 + number)
+        mount.remount()                             # forgets the attributes from before
         for target in (source + "-copy", f"/dev/shm/copied-{version}-{protocol}"):
             command("cp", "-a", source, target, timeout=240)
             for number in range(8):

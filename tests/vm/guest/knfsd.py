@@ -1,7 +1,7 @@
 """The kernel's own NFS server: the peer that behaviour and speed are compared with."""
 import os
 
-from guest.network import start_rpc_services
+from guest.network import rpc_services, start_rpc_services
 from guest.shell import run, wait_until
 
 
@@ -22,34 +22,44 @@ class Knfsd:
         """What a client mounts: fsid=0 makes the folder the root of v4's tree."""
         return self.folder if version == "3" else "/"
 
+    running = False                                 # of the whole guest: a second start only changes the export
+
     def start(self):
-        run("modprobe", "lockd", "nlm_timeout=3", "nlm_grace_period=1")     # a grace of 3 s instead of 50
-        run("modprobe", "-a", "nfsd", "rpcrdma")
-        os.makedirs("/proc/fs/nfsd", exist_ok=True)
-        if not os.path.ismount("/proc/fs/nfsd"):
-            run("mount", "-t", "nfsd", "nfsd", "/proc/fs/nfsd")
+        os.makedirs("/var/lib/nfs/v4recovery", exist_ok=True)    # else no client is remembered and grace cannot be ended
         # manage-gids=n: the groups that the client sends count, as they do for Ganesha.
         with open("/etc/nfs.conf", "w", encoding="utf-8") as conf:
             conf.write("[mountd]\nmanage-gids=n\n")
         with open("/etc/exports", "w", encoding="utf-8") as exports:
             exports.write(f"{self.folder} *({self.options},fsid=0)\n")
-        os.makedirs("/var/lib/nfs/v4recovery", exist_ok=True)    # else no client is remembered and grace cannot be ended
         start_rpc_services()
+        if not Knfsd.running:
+            self._load()
+        run("exportfs", "-ra")
+        run("exportfs", "-f")
+        if not Knfsd.running:
+            self._serve()
+            Knfsd.running = True
+        return self
+
+    def _load(self):
+        run("modprobe", "lockd", "nlm_timeout=3", "nlm_grace_period=1")     # a grace of 3 s instead of 50
+        run("modprobe", "-a", "nfsd", "rpcrdma")
+        os.makedirs("/proc/fs/nfsd", exist_ok=True)
+        if not os.path.ismount("/proc/fs/nfsd"):
+            run("mount", "-t", "nfsd", "nfsd", "/proc/fs/nfsd")
         for setting in ("nfsv4gracetime", "nfsv4leasetime"):
             with open(f"/proc/fs/nfsd/{setting}", "w", encoding="utf-8") as file:
                 file.write("10")
-        run("exportfs", "-ra")
+
+    def _serve(self):
         run("rpc.mountd", "--port", str(self.mount_port), "--no-udp")
         run("rpc.nfsd", "--no-udp", str(self.threads))
         with open("/proc/fs/nfsd/v4_end_grace", "w", encoding="utf-8") as file:
             file.write("Y")
         with open("/proc/fs/nfsd/portlist", "w", encoding="utf-8") as file:
             file.write(f"rdma {self.rdma_port}\n")
-        wait_until(lambda: "100005" in run("rpcinfo", "-p", "127.0.0.1", check=False), 30, "rpc.mountd to register")
-        return self
+        wait_until(lambda: "mountd" in rpc_services(), 60, "rpc.mountd to register")
 
     def stop(self):
-        run("rpc.nfsd", "0", check=False)
-
-    def log(self):
-        return ""
+        """Takes the export away; the server itself runs on, since its RDMA port can be opened once a boot."""
+        run("exportfs", "-ua")

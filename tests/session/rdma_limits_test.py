@@ -1,0 +1,109 @@
+#!/usr/bin/python3
+"""What RDMA connections cost the server, and what they leave behind. In the VM.
+
+memory      several connections: the memory of each is bounded, and what one that moves data took comes back when it ends
+shutdown    the server ends in bounded time with clients connected, and the clients find the next one
+cycles N    N mounts, each with some data moved: memory, regions and queue pairs are as before
+kills N     N connections whose client is killed: the same
+"""
+import os
+import subprocess
+import sys
+import time
+
+import guest
+
+CONNECTIONS = 5
+MIB = 1 << 20
+
+
+def settled(gateway, idle, seconds=120):
+    """Waits until the process holds no more than `idle` of queue pairs and regions; returns what it holds."""
+    end = time.monotonic() + seconds
+    while True:
+        now = guest.rdma_resources(gateway.pid)
+        if (now["qp"] <= idle["qp"] and now["mr"] <= idle["mr"]) or time.monotonic() > end:
+            return now
+        time.sleep(0.5)
+
+
+def move(folder, name):
+    """Writes and reads, so that buffers are used; FSAL MEM keeps 1 MiB of it."""
+    (folder / name).write_bytes(os.urandom(MIB))
+    subprocess.run(["dd", f"if={folder / name}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none"], check=False)
+
+
+def mount_own(gateway, version, folder):
+    guest.mount(gateway, version, folder, options="nosharecache,nosharetransport")
+
+
+def memory(gateway):
+    folders = [guest.mount_point() for _ in range(CONNECTIONS + 1)]
+    mount_own(gateway, "4.1", folders[0])           # the first starts threads and caches
+    before, before_qps = gateway.rss(), guest.rdma_resources(gateway.pid)["qp"]
+    for folder in folders[1:]:
+        mount_own(gateway, "4.1", folder)
+    connections = guest.rdma_resources(gateway.pid)["qp"] - before_qps
+    assert connections >= CONNECTIONS - 1, f"{CONNECTIONS} mounts made {connections} connections"
+    each = (gateway.rss() - before) / connections
+    print(f"memory: {connections} connections, {each / MIB:.1f} MiB each", flush=True)
+    assert each < 24 * MIB, f"{each / MIB:.1f} MiB for each connection"
+    for number, folder in enumerate(folders):
+        move(folder, f"file{number}")
+        guest.run("umount", folder)
+    after = settled(gateway, {"qp": 0, "mr": 0})
+    assert after["qp"] == 0 and after["mr"] == 0, f"{after} are left of connections that ended"
+
+
+def shutdown(gateway):
+    with guest.mounted(gateway, "4.1") as one, guest.mounted(gateway, "3") as two:
+        move(one, "one")
+        move(two, "two")
+        start = time.monotonic()
+        gateway.stop(90)
+        print(f"shutdown: {time.monotonic() - start:.1f} s with two clients connected", flush=True)
+        gateway.start()
+        assert os.listdir(two) is not None
+
+
+def unchanged(gateway, what, times, action):
+    for number in range(min(times, 10)):            # caches fill, threads start
+        action(number)
+    settled(gateway, {"qp": 0, "mr": 0}, 60)
+    before, before_rss = guest.rdma_resources(gateway.pid), gateway.rss()
+    for number in range(times):
+        action(number)
+    after = settled(gateway, before)
+    grown = gateway.rss() - before_rss
+    print(f"{what}: {times} times: {before} -> {after}, memory {grown / MIB:+.1f} MiB", flush=True)
+    assert after["qp"] <= before["qp"] and after["mr"] <= before["mr"] and after["cq"] <= before["cq"]
+    assert grown < 32 * MIB, f"{grown / MIB:.1f} MiB more after {times} {what}"
+
+
+def cycles(gateway, times):
+    def action(number):
+        with guest.mounted(gateway, ("3", "4.0", "4.1", "4.2")[number % 4]) as folder:
+            (folder / "file").write_bytes(os.urandom(200_000))
+    unchanged(gateway, "cycles", times, action)
+
+
+def kills(gateway, times):
+    def action(_):
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        client = subprocess.Popen(["rping", "-c", "-a", guest.ADDRESS, "-p", "20049", "-C", "1", "-S", "64"], **quiet)
+        end = time.monotonic() + 20
+        while guest.rdma_resources(client.pid)["qp"] == 0 and client.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+        client.kill()
+        client.wait()
+    unchanged(gateway, "kills", times, action)
+
+
+def main(name, *numbers):
+    with guest.rdma_gateway() as gateway:
+        globals()[name](gateway, *map(int, numbers))
+        assert name == "shutdown" or gateway.alive()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
