@@ -15,8 +15,6 @@
 
 namespace fabric::xds::transport {
 
-inline constexpr int max_iov = 64;
-
 // A message on its way out, with its data; embedded in the owner's own object, and usable again after sent().
 struct Send {
     wire::Header header;           // request, credits and data_length are the owner's to fill
@@ -35,7 +33,7 @@ struct Send {
 
 // Data of the peer on its way in; embedded.
 struct Fetch {
-    // Where it goes, at most max_iov parts, exactly as many bytes as the message announced.
+    // Where it goes: room for as many bytes as the message announced.
     const iovec* iov = nullptr;
     int iov_count = 0;
     // Where it lies in the peer's memory; over TCP empty and unused.

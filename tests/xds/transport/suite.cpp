@@ -53,9 +53,9 @@ TEST_P(TransportSuite, DataArrivesExactlyWhateverItsParts) {
     for (size_t length : {size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{1} << 20, wire::max_data}) {
         for (int round = 0; round < 3; ++round) {
             std::vector<size_t> parts;
-            for (int i = 0; i < static_cast<int>(random() % (max_iov - 1)); ++i) parts.push_back(random() % 5000);
+            for (int i = 0; i < static_cast<int>(random() % 200); ++i) parts.push_back(random() % 5000);
             client_->fetch_parts.clear();
-            for (int i = 0; i < static_cast<int>(random() % (max_iov - 1)); ++i)
+            for (int i = 0; i < static_cast<int>(random() % 200); ++i)
                 client_->fetch_parts.push_back(random() % 50000);
             std::string data = random_bytes(length, random());
             ASSERT_TRUE(target_->post(reply_of(length), data, 0, parts).ok());

@@ -25,11 +25,12 @@ class TcpConnection : public Connection {
     bool carries_data_inline() const override { return true; }
 
   private:
+    static constexpr size_t parts_at_once = 128;  // of an iovec, in one system call
     enum class Receiving { header, body, owner, data, skipped };
     struct Half : Operation {
         TcpConnection* connection = nullptr;
         msghdr message{};
-        std::array<iovec, 2 * max_iov> iov{};
+        std::array<iovec, parts_at_once> iov{};
     };
 
     struct Last : Task {
