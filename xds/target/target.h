@@ -48,6 +48,7 @@ class Target {
     io::BufferPool& pool() { return pool_; }
     io::Budget& budget() { return budget_; }
     const security::Keyring& keys() const { return *keys_; }
+    std::shared_ptr<const security::Keyring> shared_keys() const { return keys_; }
     security::ReplayWindow& replays() { return replays_; }
     bool open_to_all() const { return config_.key_file.empty(); }
     uint64_t instance() const { return instance_; }
