@@ -50,7 +50,7 @@ Status Endpoint::post(const wire::Body& body, const std::string& data, uint16_t 
     send->endpoint = this;
     send->data = data;
     send->list = split(send->data, parts);
-    send->header.request = 7;
+    send->header.request = next_request++;
     send->header.credits = credits;
     send->header.data_length = static_cast<uint32_t>(data.size());
     send->iov = send->list.data();

@@ -42,6 +42,8 @@ class Endpoint : public Owner {
     size_t credits();
     size_t sends_in_progress();
 
+    // Numbers of the requests that it sends.
+    uint64_t next_request = 7;
     // How data is taken: parts of these lengths (then the rest); empty: one part.
     std::vector<size_t> fetch_parts;
     // Data is not taken before release() is called.

@@ -55,8 +55,7 @@ TEST_P(TransportSuite, DataArrivesExactlyWhateverItsParts) {
             std::vector<size_t> parts;
             for (int i = 0; i < static_cast<int>(random() % 200); ++i) parts.push_back(random() % 5000);
             client_->fetch_parts.clear();
-            for (int i = 0; i < static_cast<int>(random() % 200); ++i)
-                client_->fetch_parts.push_back(random() % 50000);
+            for (int i = 0; i < static_cast<int>(random() % 200); ++i) client_->fetch_parts.push_back(random() % 50000);
             std::string data = random_bytes(length, random());
             ASSERT_TRUE(target_->post(reply_of(length), data, 0, parts).ok());
             Result<Arrived> message = client_->next();
