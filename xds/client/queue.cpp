@@ -85,7 +85,7 @@ void Queue::finished(Slot& slot) {
     complete(slot, slot.data.result(), way.path, way.reason);
 }
 
-void Queue::complete(Slot& slot, int64_t result, xds_path path, const std::string& reason) {
+void Queue::complete(Slot& slot, int64_t result, xds_path path, std::string_view reason) {
     xds_completion& completion = slot.completion;
     completion.result = result;
     completion.path = path;

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "xds/client/data_operation.h"
@@ -45,7 +46,7 @@ class Queue {
     };
 
     void start(Slot& slot, const xds_io& io);
-    void complete(Slot& slot, int64_t result, xds_path path, const std::string& reason);
+    void complete(Slot& slot, int64_t result, xds_path path, std::string_view reason);
     void finished(Slot& slot);
 
     std::shared_ptr<Context> context_;

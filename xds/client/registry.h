@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <shared_mutex>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -14,7 +14,7 @@ template <typename T, typename Opaque>
 class Registry {
   public:
     Opaque* add(std::shared_ptr<T> object) {
-        std::unique_lock lock(mutex_);
+        std::lock_guard lock(mutex_);
         if (free_.empty()) {
             slots_.emplace_back();
             free_.push_back(slots_.size() - 1);
@@ -26,20 +26,20 @@ class Registry {
     }
     // Null: closed, or never a handle.
     std::shared_ptr<T> get(const Opaque* handle) const {
-        std::shared_lock lock(mutex_);
+        std::lock_guard lock(mutex_);
         const Slot* slot = find(handle);
         return slot == nullptr ? nullptr : slot->object;
     }
     // The handle is void from now on.
     std::shared_ptr<T> take(const Opaque* handle) {
-        std::unique_lock lock(mutex_);
+        std::lock_guard lock(mutex_);
         auto* slot = const_cast<Slot*>(find(handle));
         if (slot == nullptr) return nullptr;
         ++slot->generation;
         free_.push_back(static_cast<size_t>(slot - slots_.data()));
         return std::exchange(slot->object, nullptr);
     }
-    std::shared_mutex& mutex() const { return mutex_; }
+    std::mutex& mutex() const { return mutex_; }
 
   private:
     struct Slot {
@@ -59,7 +59,8 @@ class Registry {
         return slot.object != nullptr && encode(index, slot.generation) == handle ? &slot : nullptr;
     }
 
-    mutable std::shared_mutex mutex_;
+    // Not a shared_mutex: the child of a fork has to unlock it, and glibc's knows its writer by thread id.
+    mutable std::mutex mutex_;
     std::vector<Slot> slots_;
     std::vector<size_t> free_;
 };
