@@ -1,0 +1,71 @@
+// Reading and writing: one call of a user, cut into pieces that go over several connections.
+#pragma once
+
+#include "xds/client/file.h"
+
+namespace fabric::xds::client {
+
+// What a request does with memory, and why.
+struct Way {
+    const memory::Kind* kind = nullptr;
+    xds_path path = XDS_PATH_NONE;
+    const char* reason = "";
+};
+// For data between `file` and [address, address + length). ENOTSUP: the mode forbids the only way there is.
+Result<Way> choose_way(const File& file, const void* address, size_t length);
+
+class DataOperation : public Operation {
+  public:
+    enum class Direction { read, write };
+
+    // Before each use. The file must be alive until done().
+    void set(File& file, Direction direction, void* memory, uint64_t length, uint64_t offset, const Way& way);
+
+    bool has_more() const override;
+    File* file() const override { return file_; }
+    bool is_large() const override { return length_ > 2 * piece_size(); }
+    Status send_next(Stream& stream, Piece& piece) override;
+    void answered(Piece& piece, const wire::Header& header, const wire::Body& body) override;
+    void piece_over(Piece& piece) override;
+
+    // After done(): bytes moved from the start without a gap, or a negative errno.
+    int64_t result() const;
+    const Way& way() const { return way_; }
+
+  private:
+    struct Range {
+        uint64_t offset;  // from the request's start
+        size_t length;
+    };
+    size_t piece_size() const;
+    char* at(uint64_t offset) const { return memory_ + offset; }
+    Status take_in(Piece& piece);
+
+    File* file_ = nullptr;
+    Direction direction_ = Direction::read;
+    char* memory_ = nullptr;
+    uint64_t length_ = 0, offset_ = 0;
+    Way way_;
+    uint64_t next_ = 0;               // bytes handed out
+    uint64_t short_at_ = UINT64_MAX;  // the first byte that the file does not have
+    std::vector<Range> again_;        // lost with a connection; its capacity is kept
+    unsigned losses_ = 0;
+};
+
+// Makes what was written durable.
+class FlushOperation : public Operation {
+  public:
+    // As DataOperation::set().
+    void set(File& file);
+    bool has_more() const override { return !sent_ && !failed(); }
+    File* file() const override { return file_; }
+    Status send_next(Stream& stream, Piece& piece) override;
+    void answered(Piece& piece, const wire::Header& header, const wire::Body& body) override;
+    void piece_over(Piece& piece) override;
+
+  private:
+    File* file_ = nullptr;
+    bool sent_ = false;
+};
+
+}  // namespace fabric::xds::client

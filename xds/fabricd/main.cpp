@@ -1,0 +1,115 @@
+// fabricd: serves a directory tree of this node to XDS clients.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/metrics_http.h"
+#include "xds/fabricd/notify.h"
+#include "xds/fabricd/settings.h"
+#include "xds/security/agent.h"
+#include "xds/target/target.h"
+
+namespace {
+
+using namespace fabric;
+using namespace fabric::xds;
+
+constexpr int failed = 1, wrong_settings = 2;
+
+int complain(const Status& status, int code) {
+    std::fprintf(stderr, "fabricd: %s\n", status.message().c_str());
+    return code;
+}
+
+// Signals are taken by sigwait(3) alone, so that none interrupts a system call of another thread.
+sigset_t block_signals() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    signal(SIGPIPE, SIG_IGN);
+    return set;
+}
+
+// What start-up would find wrong, without listening or changing anything.
+Status check(const fabricd::Settings& settings) {
+    if (!settings.target.key_file.empty())
+        if (Result<std::shared_ptr<security::Keyring>> keys = security::Keyring::load(settings.target.key_file);
+            !keys.ok())
+            return keys.status();
+    Result<std::unique_ptr<target::Tree>> tree = target::Tree::open(settings.target);
+    return tree.status();
+}
+
+int serve(const fabricd::Settings& settings, const sigset_t& signals) {
+    Result<std::unique_ptr<target::Target>> target = target::Target::start(settings.target);
+    if (!target.ok()) return complain(target.status(), failed);
+    std::unique_ptr<security::Agent> agent;
+    if (!settings.agent.empty()) {
+        auto started = security::Agent::start(settings.agent, (*target)->shared_keys(), settings.target.cluster,
+                                              settings.ticket_seconds);
+        if (!started.ok()) return complain(started.status(), failed);
+        agent = std::move(*started);
+    }
+    std::unique_ptr<metrics::HttpServer> metrics;
+    if (!settings.metrics.empty()) {
+        auto started = metrics::HttpServer::start(settings.metrics);
+        if (!started.ok()) return complain(started.status(), failed);
+        metrics = std::move(*started);
+    }
+    std::printf("xds_port=%d\npid=%d\n", (*target)->port(), static_cast<int>(getpid()));
+    if (metrics != nullptr) std::printf("metrics_port=%d\n", metrics->port());
+    std::fflush(stdout);
+    fabricd::notify_service_manager("READY=1\nSTATUS=serving " + settings.target.root);
+    for (int signal = 0; sigwait(&signals, &signal) == 0;) {
+        if (signal != SIGHUP) break;
+        fabricd::notify_service_manager("RELOADING=1");
+        Status status = (*target)->reload_keys();
+        if (status.ok())
+            log::info("fabricd: the key file was read again");
+        else
+            log::error("fabricd: the old keys stay: {}", status.message());
+        fabricd::notify_service_manager("READY=1");
+    }
+    log::info("fabricd: draining, for {} s at most", settings.drain_seconds);
+    fabricd::notify_service_manager("STOPPING=1\nSTATUS=draining");
+    (*target)->drain(std::chrono::seconds(settings.drain_seconds));
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app(
+        "fabricd serves a directory tree of this node to XDS clients.\n"
+        "SIGTERM: answers what it has, then ends. SIGHUP: reads the key file again.\n"
+        "Prints xds_port=, pid= and metrics_port= lines when it is ready.");
+    std::string path = "/etc/fabric/fabricd.yaml";
+    bool check_only = false;
+    app.add_option("-c,--config", path, "configuration file (YAML)")->capture_default_str();
+    app.add_flag("--check", check_only, "check the configuration, the key file and the export root, and end");
+    app.set_version_flag("--version", FABRIC_VERSION);
+    CLI11_PARSE(app, argc, argv);
+
+    Result<fabricd::Settings> settings = fabricd::load_settings(path);
+    if (!settings.ok()) return complain(settings.status(), wrong_settings);
+    if (check_only) {
+        if (Status status = check(*settings); !status.ok()) return complain(status, wrong_settings);
+        std::printf("%s: right\n", path.c_str());
+        return 0;
+    }
+    log::set_level(settings->log_level);
+    sigset_t signals = block_signals();
+    // Files get the mode that the client asked for, with the client's own umask applied.
+    umask(0);
+    if (Status status = fault::arm_from_environment(); !status.ok()) return complain(status, wrong_settings);
+    return serve(*settings, signals);
+}

@@ -1,0 +1,36 @@
+#include "xds/memory/kind.h"
+
+#include <fmt/format.h>
+
+#include "xds/memory/cuda.h"
+#include "xds/memory/host.h"
+#include "xds/memory/sim.h"
+
+namespace fabric::xds::memory {
+
+const std::vector<const Kind*>& kinds() {
+    static const auto* list = [] {
+        auto* found = new std::vector<const Kind*>;
+        found->push_back(&sim());
+        if (const Kind* gpu = cuda()) found->push_back(gpu);
+        found->push_back(&host());
+        return found;
+    }();
+    return *list;
+}
+
+Result<Place> locate(const void* address, size_t length) {
+    if (address == nullptr) return Status(Code::invalid, EFAULT, "buffer: a null pointer");
+    for (const Kind* kind : kinds()) {
+        std::optional<Allocation> allocation = kind->identify(address);
+        if (!allocation) continue;
+        if (!allocation->contains(address, length))
+            return Status(Code::invalid, EFAULT,
+                          fmt::format("buffer {} of {} bytes leaves its {} allocation of {} bytes at {:#x}", address,
+                                      length, kind->name(), allocation->size, allocation->base));
+        return Place{kind, *allocation};
+    }
+    return Status(Code::invalid, EFAULT, "buffer: memory of no known kind");
+}
+
+}  // namespace fabric::xds::memory

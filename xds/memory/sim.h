@@ -1,0 +1,26 @@
+// An accelerator for tests: memory that neither the processor nor the kernel can touch. The user's view is mapped
+// without any access right, so a stray access faults and a system call on it ends with EFAULT; the bytes are reached
+// through a second mapping that only this kind knows.
+#pragma once
+
+#include "xds/memory/kind.h"
+
+namespace fabric::xds::memory {
+
+// All settings hold for the allocations made after them.
+struct SimSettings {
+    size_t aperture = SIZE_MAX;          // bytes that a card could reach at once
+    uint64_t copy_bytes_per_second = 0;  // 0: as fast as memory is
+    bool dmabuf = false;                 // whether export_dmabuf works (with a plain memory file)
+};
+
+const Kind& sim();
+void sim_configure(const SimSettings& settings);
+// Memory of simulated device `device`, page aligned. Free it with sim_free and the same address.
+Result<void*> sim_allocate(size_t length, int device = 0);
+// EINVAL: not the start of a live allocation.
+Status sim_free(void* address);
+// Copies made by the kind since the process began, in bytes: in + out.
+uint64_t sim_copied_bytes();
+
+}  // namespace fabric::xds::memory

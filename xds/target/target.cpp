@@ -1,0 +1,234 @@
+#include "xds/target/target.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/log.h"
+#include "xds/transport/tcp/tcp_address.h"
+#include "xds/transport/tcp/tcp_connection.h"
+
+namespace fabric::xds::target {
+namespace {
+
+constexpr size_t remembered_nonces = 1 << 17;
+constexpr uint64_t second_ns = 1'000'000'000;
+
+std::string host_name() {
+    char name[256] = {};
+    return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+// Without a key file capabilities are worth something for this process's life only.
+Result<std::shared_ptr<security::Keyring>> own_keys() {
+    std::string digits;
+    for (int half = 0; half < 2; ++half)
+        for (std::byte byte : security::random_id()) {
+            digits += "0123456789abcdef"[static_cast<unsigned>(byte) >> 4];
+            digits += "0123456789abcdef"[static_cast<unsigned>(byte) & 15];
+        }
+    return security::Keyring::parse("0 " + digits, "a key of this process");
+}
+
+io::BufferPool::Options pool_options(const Config& config) {
+    io::BufferPool::Options options;
+    // The target's own budget is the limit; the pool's is not to be met.
+    options.limit = config.bytes_in_flight * 2;
+    return options;
+}
+
+}  // namespace
+
+uint64_t wall_clock_ns() {
+    timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return static_cast<uint64_t>(now.tv_sec) * second_ns + static_cast<uint64_t>(now.tv_nsec);
+}
+
+Target::Target(const Config& config)
+    : config_(config),
+      replays_(config.clock_seconds * second_ns, remembered_nonces),
+      budget_(config.bytes_in_flight),
+      pool_(pool_options(config)) {
+    accept_.target = retry_.target = this;
+    retry_.expired = [](transport::Timer& timer) { static_cast<Retry&>(timer).target->accept_next(); };
+    accept_.complete = [](transport::Operation& operation, int result) {
+        static_cast<Accept&>(operation).target->accepted(result);
+    };
+}
+
+Result<std::unique_ptr<Target>> Target::start(const Config& config) {
+    std::unique_ptr<Target> target(new Target(config));
+    FABRIC_RETURN_IF_ERROR(target->set_up());
+    return target;
+}
+
+Status Target::set_up() {
+    if (config_.node.empty()) config_.node = host_name().substr(0, wire::max_node);
+    if (config_.credits == 0) return Status::config("credits: at least 1 is needed");
+    security::Id instance = security::random_id();
+    std::memcpy(&instance_, instance.data(), sizeof instance_);
+    Result<std::shared_ptr<security::Keyring>> keys =
+        open_to_all() ? own_keys() : security::Keyring::load(config_.key_file);
+    if (!keys.ok()) return keys.status();
+    keys_ = std::move(*keys);
+    Result<std::unique_ptr<Tree>> tree = Tree::open(config_);
+    if (!tree.ok()) return tree.status();
+    tree_ = std::move(*tree);
+    unsigned lanes = config_.lanes;
+    if (lanes == 0) lanes = static_cast<unsigned>(std::clamp(sysconf(_SC_NPROCESSORS_ONLN), 1L, 16L));
+    io::EngineOptions options;
+    options.lanes = lanes;
+    options.bytes_in_flight = config_.bytes_in_flight;
+    Result<std::unique_ptr<io::Engine>> engine = io::Engine::start(options);
+    if (!engine.ok()) return engine.status();
+    engine_ = std::move(*engine);
+    workers_ = std::make_unique<Workers>(config_.workers);
+    Result<UniqueFd> listener = transport::listen_tcp(config_.listen);
+    if (!listener.ok()) return listener.status();
+    listener_ = std::move(*listener);
+    Result<int> port = transport::port_of(listener_.get());
+    if (!port.ok()) return port.status();
+    port_ = *port;
+    for (unsigned i = 0; i < lanes; ++i) {
+        Result<std::unique_ptr<transport::Reactor>> lane = transport::Reactor::start("xds_lane_" + std::to_string(i));
+        if (!lane.ok()) return lane.status();
+        lanes_.push_back(std::move(*lane));
+    }
+    accepting_ = true;
+    lanes_[0]->call([&] { accept_next(); });
+    return {};
+}
+
+Target::~Target() {
+    stop_accepting();
+    for_each_session([](Session& session, uint64_t) { session.close({}); }, 0);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return sessions_.empty(); });
+}
+
+// ---- connections ----
+
+void Target::accept_next() {
+    lanes_[0]->submit(accept_, [&](io_uring_sqe* sqe) {
+        io_uring_prep_accept(sqe, listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
+    });
+}
+
+void Target::accepted(int result) {
+    UniqueFd socket(result);
+    std::unique_lock lock(mutex_);
+    if (!accepting_) {
+        listener_.reset();
+        changed_.notify_all();
+        return;
+    }
+    if (result < 0) {
+        // Out of descriptors or memory: others have to give some back first.
+        log::warn("XDS target {}: accept: {}", config_.node, strerror(-result));
+        retry_.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+        lanes_[0]->arm(retry_);
+        return;
+    }
+    accept_next();
+    if (sessions_.size() >= config_.connections) {
+        log::warn("XDS target {}: {} connections are open, which is the limit; one more was refused", config_.node,
+                  sessions_.size());
+        return;
+    }
+    transport::Reactor& lane = *lanes_[next_lane_++ % lanes_.size()];
+    auto session = std::make_unique<Session>(*this, lane);
+    struct Start : transport::Task {
+        Session* session;
+        transport::Reactor* lane;
+        UniqueFd socket;
+    };
+    auto* start = new Start;
+    start->session = session.get();
+    start->lane = &lane;
+    start->socket = std::move(socket);
+    start->run = [](transport::Task& task) {
+        std::unique_ptr<Start> self(static_cast<Start*>(&task));
+        self->session->start(
+            std::make_unique<transport::TcpConnection>(*self->lane, *self->session, std::move(self->socket)));
+    };
+    sessions_.push_back({std::move(session), &lane});
+    lane.post(*start);
+}
+
+void Target::remove(Session& session) {
+    std::lock_guard lock(mutex_);
+    auto found = std::find_if(sessions_.begin(), sessions_.end(),
+                              [&](const Entry& entry) { return entry.session.get() == &session; });
+    if (found != sessions_.end()) sessions_.erase(found);
+    changed_.notify_all();
+}
+
+// Calls on each session's own thread. The lane's tasks run in order and a session is removed on its lane, so one that
+// is in the list when the lane looks is alive.
+void Target::for_each_session(void (*call)(Session&, uint64_t), uint64_t argument) {
+    for (auto& lane : lanes_)
+        lane->call([&] {
+            std::vector<Session*> here;
+            {
+                std::lock_guard lock(mutex_);
+                for (const Entry& entry : sessions_)
+                    if (entry.reactor == lane.get()) here.push_back(entry.session.get());
+            }
+            for (Session* session : here) {
+                bool alive = false;
+                {
+                    std::lock_guard lock(mutex_);
+                    for (const Entry& entry : sessions_) alive = alive || entry.session.get() == session;
+                }
+                if (alive) call(*session, argument);
+            }
+        });
+}
+
+size_t Target::connections() const {
+    std::lock_guard lock(mutex_);
+    return sessions_.size();
+}
+
+void Target::stop_accepting() {
+    if (lanes_.empty()) return;
+    {
+        std::lock_guard lock(mutex_);
+        if (!accepting_) return;
+        accepting_ = false;
+    }
+    lanes_[0]->call([&] {
+        if (accept_.busy) return lanes_[0]->cancel(accept_);
+        lanes_[0]->disarm(retry_);
+        std::lock_guard lock(mutex_);
+        listener_.reset();
+    });
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !listener_; });
+}
+
+void Target::drain(std::chrono::milliseconds limit) {
+    draining_.store(true);
+    stop_accepting();
+    for_each_session([](Session& session, uint64_t) { session.drain(); }, 0);
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, limit, [&] { return sessions_.empty(); });
+}
+
+Status Target::reload_keys() {
+    if (open_to_all()) return {};
+    Result<std::shared_ptr<security::Keyring>> fresh = security::Keyring::load(config_.key_file);
+    if (!fresh.ok()) return fresh.status();
+    keys_->replace(**fresh);
+    return {};
+}
+
+void Target::set_map_epoch(uint64_t epoch) {
+    map_epoch_.store(epoch);
+    for_each_session([](Session& session, uint64_t fresh) { session.recall(fresh); }, epoch);
+}
+
+}  // namespace fabric::xds::target
