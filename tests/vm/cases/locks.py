@@ -31,7 +31,12 @@ def _try_lock(path, kind, start, length):
 
 
 def conflict(path):
-    """(type, start, length) of the lock that stands in the way of a lock of the whole file, or None."""
+    """(type, start, length) of the lock that stands in the way of a lock of the whole file, or None; by another process."""
+    with CONTEXT.Pool(1) as pool:
+        return pool.apply(_conflict, (path,))
+
+
+def _conflict(path):
     with open(path, "r+b", buffering=0) as file:
         request = struct.pack("hhqqi", fcntl.F_WRLCK, 0, 0, 0, 0)
         kind, _, start, length, _ = struct.unpack("hhqqi", fcntl.fcntl(file, fcntl.F_GETLK, request))
@@ -85,7 +90,7 @@ def waiting(one, two):
     open(path, "wb").close()
     first, held, release = _holder(path)
     expect(held.wait(WAIT), "the first client did not get its lock")
-    second, granted, done = _holder(there)
+    second, granted, _ = _holder(there)
     expect(not granted.wait(1), "two clients hold the same exclusive lock")
     release.set()
     expect(granted.wait(WAIT), "the waiting client was not granted the lock after its release")
@@ -93,7 +98,6 @@ def waiting(one, two):
     second.kill()
     second.join(WAIT)
     wait_until(lambda: try_lock(path, fcntl.LOCK_EX, 0, 0) == "locked", WAIT, "the lock of a killed process to be free")
-    done.set()
 
 
 def _count(path, times):
