@@ -65,14 +65,14 @@ def kinds(tiny):
 
 
 class Server:
-    def __init__(self, fsal, base, size, files, entries):
+    def __init__(self, fsal, base, size, files, entries, targets):
         self.fsal, self.entries = fsal, entries
         self.path = base / fsal.lower()
-        self.fill(size, files)
+        self.fill(size if "big" in targets else 0, files if "small" in targets else 0, entries if "many" in targets else 0)
         self.gateway = gw.Gateway([gw.Export(str(self.path))], fsal=fsal, log_level="CRIT").start()
         self.turn = 0
 
-    def fill(self, size, files):
+    def fill(self, size, files, entries):
         for name in ("small", "many", "new"):
             (self.path / name).mkdir(parents=True)
         block = os.urandom(MEBIBYTE)
@@ -81,7 +81,7 @@ class Server:
                 big.write(block)
         for number in range(files):
             (self.path / "small" / f"file-1-{number}").write_bytes(block[:4096])
-        for number in range(self.entries):
+        for number in range(entries):
             (self.path / "many" / f"entry-{number:07}").touch()
         subprocess.run(["sync", "-f", str(self.path)], check=True)
 
@@ -115,7 +115,7 @@ def measure(arguments):
     servers = []
     try:
         for fsal in (arguments.ours, arguments.peer):
-            servers.append(Server(fsal, base, size, files, entries))
+            servers.append(Server(fsal, base, size, files, entries, {kind.target for kind in made}))
         results = {(server.fsal, kind.name): [] for server in servers for kind in made}
         for kind in made:
             for server in servers:
