@@ -55,7 +55,7 @@ class Results(unittest.TestCase):
         code, lines = self.add_up(unit=(listing("a", "b"), report(
             passed("a"), not_run("b", "SKIP_RETURN_CODE=77", "some output\nSKIPPED b: no device\n"))))
         self.assertEqual((code, lines[-1]), (0, "1 passed, 0 failed, 1 skipped"))
-        self.assertIn("skipped: b (unit): b: no device", lines)
+        self.assertIn("skipped: b (unit): no device", lines)
 
     def test_a_part_that_was_skipped_is_named(self):
         code, lines = self.add_up(unit=(listing("a", "g"), report(
