@@ -15,18 +15,18 @@ SKIPPED_CASE = re.compile(r"^\[  SKIPPED \] (\S+)(?: \(\d+ ms\))$", re.MULTILINE
 
 
 def skip_reason(output):
-    """The text after the last "SKIP:" of a skipped test, else its last line."""
+    """The text of the last line "SKIP: REASON", "SKIPPED NAME: REASON" or "skip NAME: REASON"; else the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     for line in reversed(lines):
-        found = re.match(r"SKIP(?:PED)?: *(.+)", line)
+        found = re.match(r"(?:SKIP:|(?:SKIPPED|skip)\b[^:]*:) *(.+)", line)
         if found:
             return found.group(1)
     return lines[-1] if lines else "no reason given"
 
 
 def partial_skips(output):
-    """Cases that a program skipped while it passed as a whole, (name, reason): GoogleTest's, and lines "SKIPPED NAME: REASON"."""
-    yield from re.findall(r"^SKIPPED (.+?): (.+)$", output, re.MULTILINE)
+    """Cases that a program skipped while it passed as a whole, (name, reason): GoogleTest's, and lines as above."""
+    yield from re.findall(r"^(?:SKIPPED|skip) (.+?): (.+)$", output, re.MULTILINE)
     for found in SKIPPED_CASE.finditer(output):
         before = output[:found.start()].rstrip().splitlines()
         yield found.group(1), before[-1].strip() if before else "no reason given"
