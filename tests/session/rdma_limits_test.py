@@ -13,7 +13,7 @@ import time
 
 import guest
 
-CONNECTIONS = 5
+VERSIONS = "4.1", "3", "4.0", "4.2"                 # mounts of one version share a connection
 MIB = 1 << 20
 
 
@@ -33,18 +33,14 @@ def move(folder, name):
     subprocess.run(["dd", f"if={folder / name}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none"], check=False)
 
 
-def mount_own(gateway, version, folder):
-    guest.mount(gateway, version, folder, options="nosharecache,nosharetransport")
-
-
 def memory(gateway):
-    folders = [guest.mount_point() for _ in range(CONNECTIONS + 1)]
-    mount_own(gateway, "4.1", folders[0])           # the first starts threads and caches
+    folders = [guest.mount_point() for _ in VERSIONS]
+    guest.mount(gateway, VERSIONS[0], folders[0])   # the first starts threads and caches
     before, before_qps = gateway.rss(), guest.rdma_resources(gateway.pid)["qp"]
-    for folder in folders[1:]:
-        mount_own(gateway, "4.1", folder)
+    for version, folder in zip(VERSIONS[1:], folders[1:]):
+        guest.mount(gateway, version, folder)
     connections = guest.rdma_resources(gateway.pid)["qp"] - before_qps
-    assert connections >= CONNECTIONS - 1, f"{CONNECTIONS} mounts made {connections} connections"
+    assert connections >= len(VERSIONS) - 1, f"{len(VERSIONS) - 1} mounts made {connections} connections"
     each = (gateway.rss() - before) / connections
     print(f"memory: {connections} connections, {each / MIB:.1f} MiB each", flush=True)
     assert each < 24 * MIB, f"{each / MIB:.1f} MiB for each connection"
