@@ -243,8 +243,8 @@ struct Region {
     uint32_t rkey, lkey;
 };
 
-/// Memory regions of the server as the kernel tells root (rdma-resource(8)).
-std::vector<Region> regions_of(int pid) {
+/// Memory regions of the server as the kernel tells root (rdma-resource(8)); no other program here has any.
+std::vector<Region> regions_of_server() {
     std::unique_ptr<FILE, int (*)(FILE*)> tool(popen("rdma -d resource show mr", "r"), pclose);
     check(tool != nullptr, "rdma (iproute2) is not there");
     std::vector<Region> regions;
@@ -255,8 +255,9 @@ std::vector<Region> regions_of(int pid) {
         std::map<std::string, std::string> values;
         while (words >> word)
             if (word == "rkey" || word == "lkey" || word == "mrlen" || word == "pid") words >> values[word];
-        // what the kernel calls pid is the thread that registered
-        if (!std::filesystem::exists("/proc/" + std::to_string(pid) + "/task/" + values["pid"])) continue;
+        // What the kernel calls pid is the thread that registered, and the server's may be gone by now; the kernel's
+        // own regions have none. So: all but ours.
+        if (values["pid"].empty() || std::filesystem::exists("/proc/self/task/" + values["pid"])) continue;
         auto key = [&](const char* name) {
             return static_cast<uint32_t>(std::strtoul(values[name].c_str(), nullptr, 0));
         };
@@ -285,8 +286,8 @@ void no_way_in(const ServerOptions& server) {
     check(server.pid > 0, "this scenario needs --pid");
     Client victim(server);
     victim.null();
-    auto regions = regions_of(server.pid);
-    check(!regions.empty(), "the kernel shows no memory region of process " + std::to_string(server.pid));
+    auto regions = regions_of_server();
+    check(!regions.empty(), "the kernel shows no memory region of the server");
     uint32_t tries = 0;
     for (const Region& region : regions) {
         for (uint64_t place : places_of(server.pid, region.length)) {
