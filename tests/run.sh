@@ -18,6 +18,7 @@
 #   FABRIC_SANITIZERS=0     leave the sanitizer builds out
 #   FABRIC_TIME_LIMIT=SEC   stop after so long; what has not run by then counts as failed
 #   FABRIC_JOBS=N           parallel compilers and tests (default: the number of processors)
+#   FABRIC_TRIES=N          run a test that needs a server up to N times until it passes (default 1); each such pass is named
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -90,11 +91,12 @@ test_stage() {
     local selection=(-L "^$label\$")
     [ "$label" = soak ] || selection+=(-LE '^soak$')
     say "tests: $name"
-    local stop=()
+    local stop=() repeat=()
+    if [ "$label" != unit ] && [ "${FABRIC_TRIES:-1}" != 1 ]; then repeat=(--repeat "until-pass:$FABRIC_TRIES"); fi
     [ "$limit" = 0 ] || stop=(--stop-time "$(date -d "@$((started + limit))" '+%H:%M:%S')")
     ctest --test-dir "$dir" "${selection[@]}" "$@" -N > "$results/$name.list" 2>&1 ||
         { cat "$results/$name.list" >&2; die "ctest cannot list the tests of $name"; }
-    ctest --test-dir "$dir" "${selection[@]}" "${stop[@]}" -j "$parallel" --timeout 900 --no-tests=ignore --output-on-failure \
+    ctest --test-dir "$dir" "${selection[@]}" "${stop[@]}" "${repeat[@]}" -j "$parallel" --timeout 900 --no-tests=ignore --output-on-failure \
         --test-output-size-passed 65536 --test-output-size-failed 1048576 --test-output-truncation head \
         --output-junit "$results/$name.xml" --output-log "$results/$name.log" "$@" < /dev/null || true
 }
