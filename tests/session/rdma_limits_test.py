@@ -21,7 +21,7 @@ def settled(gateway, idle, seconds=120):
     """Waits until the process holds no more than `idle` of queue pairs and regions; returns what it holds."""
     end = time.monotonic() + seconds
     while True:
-        now = guest.rdma_resources(gateway.pid)
+        now = guest.rdma_resources()
         if (now["qp"] <= idle["qp"] and now["mr"] <= idle["mr"]) or time.monotonic() > end:
             return now
         time.sleep(0.5)
@@ -36,10 +36,10 @@ def move(folder, name):
 def memory(gateway):
     folders = [guest.mount_point() for _ in VERSIONS]
     guest.mount(gateway, VERSIONS[0], folders[0])   # the first starts threads and caches
-    before, before_qps = gateway.rss(), guest.rdma_resources(gateway.pid)["qp"]
+    before, before_qps = gateway.rss(), guest.rdma_resources()["qp"]
     for version, folder in zip(VERSIONS[1:], folders[1:]):
         guest.mount(gateway, version, folder)
-    connections = guest.rdma_resources(gateway.pid)["qp"] - before_qps
+    connections = guest.rdma_resources()["qp"] - before_qps
     assert connections >= len(VERSIONS) - 1, f"{len(VERSIONS) - 1} mounts made {connections} connections"
     each = (gateway.rss() - before) / connections
     print(f"memory: {connections} connections, {each / MIB:.1f} MiB each", flush=True)
@@ -66,7 +66,7 @@ def unchanged(gateway, what, times, action):
     for number in range(min(times, 10)):            # caches fill, threads start
         action(number)
     settled(gateway, {"qp": 0, "mr": 0}, 60)
-    before, before_rss = guest.rdma_resources(gateway.pid), gateway.rss()
+    before, before_rss = guest.rdma_resources(), gateway.rss()
     for number in range(times):
         action(number)
     after = settled(gateway, before)
@@ -85,10 +85,11 @@ def cycles(gateway, times):
 
 def kills(gateway, times):
     def action(_):
+        before = guest.rdma_resources()["qp"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         client = subprocess.Popen(["rping", "-c", "-a", guest.ADDRESS, "-p", "20049", "-C", "1", "-S", "64"], **quiet)
         end = time.monotonic() + 20
-        while guest.rdma_resources(client.pid)["qp"] == 0 and client.poll() is None and time.monotonic() < end:
+        while guest.rdma_resources()["qp"] <= before and client.poll() is None and time.monotonic() < end:
             time.sleep(0.02)
         client.kill()
         client.wait()
