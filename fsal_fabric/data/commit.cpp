@@ -24,7 +24,7 @@ int64_t most_noted() {
     static const int64_t limit = [] {
         rlimit files{};
         getrlimit(RLIMIT_NOFILE, &files);
-        return static_cast<int64_t>(std::min<rlim_t>(files.rlim_cur, 1 << 20) / 4);
+        return static_cast<int64_t>(std::min<rlim_t>(files.rlim_cur, 1 << 20) / 8);
     }();
     return limit;
 }

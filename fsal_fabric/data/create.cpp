@@ -11,6 +11,7 @@
 #include "fsal_fabric/create.h"
 #include "fsal_fabric/data/descriptor.h"
 #include "fsal_fabric/data/ops.h"
+#include "fsal_fabric/data/relief.h"
 #include "fsal_fabric/data/verifier.h"
 
 namespace fabric::fsal {
@@ -96,6 +97,7 @@ fsal_status_t set_initial(const OpenByName& call, Object& object, int fd) {
 // The new file's first descriptor goes to the state, or becomes the object's own. Nobody else knows the object yet, so
 // no lock is needed.
 void hand_over(Object& object, state_t* state, fsal_openflags_t flags, UniqueFd fd) {
+    watch_descriptors(fd.get());
     Fd& descriptor = state != nullptr ? state_descriptor(state) : object.file.global;
     descriptor.fd = fd.release();
     descriptor.base.openflags = FSAL_O_NFS_FLAGS(flags);

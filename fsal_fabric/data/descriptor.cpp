@@ -6,19 +6,19 @@
 #include <algorithm>
 
 #include "common/fault.h"
-#include "common/log.h"
+#include "fsal_fabric/data/relief.h"
 
 namespace fabric::fsal {
 namespace {
 
-// Descriptors for O_DIRECT stand beside those that Ganesha counts, so they get a quarter of the limit for themselves.
+// Descriptors for O_DIRECT stand beside those that Ganesha counts, so they get an eighth of the limit for themselves.
 std::atomic<int64_t> direct_open{0};
 
 int64_t direct_limit() {
     static const int64_t limit = [] {
         rlimit files{};
         getrlimit(RLIMIT_NOFILE, &files);
-        return static_cast<int64_t>(std::min<rlim_t>(files.rlim_cur, 1 << 20) / 4);
+        return static_cast<int64_t>(std::min<rlim_t>(files.rlim_cur, 1 << 20) / 8);
     }();
     return limit;
 }
@@ -54,6 +54,7 @@ void init_descriptor(Fd& descriptor, fsal_fd_type type, fsal_export* owner) {
 fsal_status_t open_descriptor(Object& object, Fd& descriptor, fsal_openflags_t flags) {
     Result<UniqueFd> opened = open_with_relief(object, posix_flags(flags));
     if (!opened.ok()) return to_fsal(opened.status());
+    watch_descriptors(opened->get());
     if (descriptor.fd >= 0) close_descriptor(descriptor);
     descriptor.fd = opened->release();
     descriptor.base.openflags = FSAL_O_NFS_FLAGS(flags);

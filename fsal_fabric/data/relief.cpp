@@ -1,5 +1,8 @@
 #include "fsal_fabric/data/relief.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -15,7 +18,7 @@ extern "C" uint32_t lru_try_one(void);
 namespace fabric::fsal {
 namespace {
 
-metrics::Counter rounds("fabric_descriptor_relief_total", "Times that descriptors were closed because none was left");
+metrics::Counter rounds("fabric_descriptor_relief_total", "Times that descriptors were closed because few were left");
 
 // The closing happens on a thread of its own: who runs out of descriptors holds the lock of the one that it opens, and
 // the LRU takes the lock of the one that it closes, so two who closed for each other could wait for each other forever.
@@ -32,6 +35,13 @@ class Relief {
         }
         condition_.notify_all();
         if (thread_.joinable()) thread_.join();
+    }
+    // Asks for a round without waiting for it.
+    void hint() {
+        std::lock_guard lock(mutex_);
+        if (asked_ > done_) return;
+        asked_ = done_ + 1;
+        condition_.notify_all();
     }
     // Waits for one round, not for long: the LRU may wait for a lock that our caller holds.
     bool ask() {
@@ -55,7 +65,7 @@ class Relief {
             unsigned closed = 0;
             for (unsigned i = 0; i < closed_at_once; ++i) closed += lru_try_one();
             rounds.add(1);
-            log::warn("no descriptor left (RLIMIT_NOFILE): closed {} that were not in use", closed);
+            log::debug("few descriptors left (RLIMIT_NOFILE): closed {} that were not in use", closed);
             lock.lock();
             closed_ = closed;
             done_ = asked_;
@@ -79,5 +89,14 @@ Relief relief;
 void start_descriptor_relief() { relief.start(); }
 void stop_descriptor_relief() { relief.stop(); }
 bool relieve_descriptors() { return relief.ask(); }
+
+void watch_descriptors(int opened) {
+    static const int high = [] {
+        rlimit files{};
+        getrlimit(RLIMIT_NOFILE, &files);
+        return static_cast<int>(std::min<rlim_t>(files.rlim_cur, 1 << 20) / 5 * 4);
+    }();
+    if (opened >= high) relief.hint();
+}
 
 }  // namespace fabric::fsal
