@@ -112,10 +112,18 @@ void Endpoint::on_message(Connection& connection, const wire::Header& header, co
         self.endpoint->arrived_.push_back(std::move(self.message));
         self.endpoint->changed_.notify_all();
     };
-    if (!hold_data) connection.fetch(*incoming_);
+    if (!hold_data) return connection.fetch(*incoming_);
+    std::lock_guard lock(mutex_);
+    held_ = true;
+    changed_.notify_all();
 }
 
 void Endpoint::release() {
+    {
+        std::unique_lock lock(mutex_);
+        if (!wait([&] { return held_ || closed_; }, lock) || closed_) return;
+        held_ = false;
+    }
     reactor_.call([&] {
         hold_data = false;
         if (connection_ != nullptr) connection_->fetch(*incoming_);

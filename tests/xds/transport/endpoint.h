@@ -46,7 +46,7 @@ class Endpoint : public Owner {
     uint64_t next_request = 7;
     // How data is taken: parts of these lengths (then the rest); empty: one part.
     std::vector<size_t> fetch_parts;
-    // Data is not taken before release() is called.
+    // Data is not taken before release() is called, which waits for it to come.
     bool hold_data = false;
     void release();
     // Skips data instead.
@@ -71,6 +71,7 @@ class Endpoint : public Owner {
     std::deque<Arrived> arrived_;
     std::list<std::unique_ptr<Outgoing>> outgoing_;
     std::unique_ptr<Incoming> incoming_;
+    bool held_ = false;  // a message's data waits for release()
     bool closed_ = false;
     Status why_;
 };
