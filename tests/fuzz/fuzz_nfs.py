@@ -198,7 +198,10 @@ def run(arguments, folder):
         print(f"seed {arguments.seed}: {number - (arguments.burst or 0)} bursts, RSS peak {fuzzer.peak >> 20} MiB, "
               f"{gateway.fds()} fds, "
               f"{dict(fuzzer.counts)}, {failures} failures")
-        gateway.stop()
+        if arguments.stop:
+            gateway.stop()
+        else:
+            gateway.kill9()
         return 1 if failures else 0
     finally:
         gateway.close()
@@ -228,6 +231,7 @@ def main():
     parser.add_argument("--burst", type=int)
     parser.add_argument("--fsal", default=gw.default_fsal())
     parser.add_argument("--keep-going", action="store_true")
+    parser.add_argument("--stop", action="store_true", help="the server must also end in time when told to")
     parser.add_argument("--replay")
     parser.add_argument("--gdb", action="store_true", help="run the server under gdb and print where it crashes")
     arguments = parser.parse_args()
