@@ -44,7 +44,7 @@ class Install(unittest.TestCase):
 
     def test_no_test_program_is_installed(self):
         programs = sorted(path.name for path in (self.prefix / "bin").iterdir())
-        self.assertEqual(programs, ["nfs-probe"])
+        self.assertEqual(programs, ["nfs-probe", "xds-info", "xdsbench", "xdscp"])
 
     def test_libraries_come_from_the_installation(self):
         for name in ("bin/ganesha.nfsd", "lib/ganesha/libfsalfabric.so"):
