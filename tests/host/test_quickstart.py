@@ -2,6 +2,7 @@
 handles, wrong arguments. What it does there is said in README.md, and run by test_readme.py."""
 import os
 import pathlib
+import select
 import shutil
 import signal
 import socket
@@ -51,7 +52,10 @@ class Quickstart(unittest.TestCase):
     def test_a_killed_gateway_is_told_and_started_anew(self):
         self.start()
         _, before = self.status()
+        gateway = os.pidfd_open(int(before["pid"]))
         os.kill(int(before["pid"]), signal.SIGKILL)
+        self.assertTrue(select.select([gateway], [], [], 60)[0], "a killed process does not end")
+        os.close(gateway)
         code, status = self.status()
         self.assertEqual((code, status["state"], status["health"]), (1, "dead", "failed"))
         self.start()
