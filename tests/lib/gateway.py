@@ -362,8 +362,9 @@ class Gateway:
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
+            stacks = self.stacks()
             self.kill9()
-            raise GatewayError(f"the server did not end within {timeout} s of SIGTERM:\n{self.log_tail()}") from None
+            raise GatewayError(f"the server did not end within {timeout} s of SIGTERM:\n{self.log_tail()}\n{stacks}") from None
 
     def kill9(self):
         if self.alive():
@@ -414,6 +415,15 @@ class Gateway:
         switched credentials writes none.)"""
         console = (self.work / "console").read_text(errors="replace")
         return "\n".join(line[:300] for line in console.splitlines() if line.startswith("#") or " received signal" in line)
+
+    def stacks(self):
+        """What each thread is doing now: for a server that hangs. Empty where there is no gdb."""
+        try:
+            shown = subprocess.run(["gdb", "-batch", "-nx", "-p", str(self.pid), "-ex", "thread apply all bt 14"], text=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=180)
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return "\n".join(line[:200] for line in shown.stdout.splitlines() if line.startswith(("Thread ", "#")))
 
     def _proc(self, name):
         return pathlib.Path(f"/proc/{self.pid}/{name}").read_text()
