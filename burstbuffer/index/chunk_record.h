@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "burstbuffer/index/chunk_key.h"
+#include "burstbuffer/index/segment_use.h"
 #include "common/result.h"
 
 namespace fabric::index {
@@ -40,6 +41,7 @@ struct ChunkRecord {
     size_t checksum_count() const { return (length + checksum_unit - 1) / checksum_unit; }
     // What it takes up in its segment.
     uint32_t blocks() const { return static_cast<uint32_t>((length + Place::block_size - 1) / Place::block_size); }
+    SegmentUse use() const { return {static_cast<int64_t>(blocks() * Place::block_size), 1, dirty != 0 ? 1 : 0}; }
 
     std::string encode() const;
     // EINVAL for bytes that are no record.

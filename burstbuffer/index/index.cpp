@@ -68,10 +68,6 @@ Result<Index::Resident> decode_resident(std::string_view key, std::string_view v
     return Index::Resident{*place, blocks, *chunk};
 }
 
-SegmentUse use_of(const ChunkRecord& record) {
-    return {static_cast<int64_t>(record.blocks() * Place::block_size), 1, record.dirty != 0 ? 1 : 0};
-}
-
 rocksdb::ColumnFamilyOptions family_options(const std::shared_ptr<rocksdb::Cache>& cache, Family family) {
     rocksdb::BlockBasedTableOptions table;
     table.block_cache = cache;
@@ -114,7 +110,9 @@ Index::Change::Change() : batch_(std::make_unique<Batch>()) {}
 Index::Change::~Change() = default;
 Index::Change::Change(Change&&) noexcept = default;
 Index::Change& Index::Change::operator=(Change&&) noexcept = default;
-void Index::Change::put(const ChunkKey& key, const ChunkRecord& record) { batch_->steps.push_back({true, key, record}); }
+void Index::Change::put(const ChunkKey& key, const ChunkRecord& record) {
+    batch_->steps.push_back({true, key, record});
+}
 void Index::Change::remove(const ChunkKey& key, const ChunkRecord& record) {
     batch_->steps.push_back({false, key, record});
 }
@@ -166,7 +164,7 @@ Status Index::apply(const Change& change, bool durable) {
     for (const Change::Batch::Step& step : change.batch_->steps) {
         std::string key = step.key.encode();
         std::string place = step.record.place.encode();
-        SegmentUse added = use_of(step.record);
+        SegmentUse added = step.record.use();
         use[step.record.place.segment] += step.put ? added : -added;
         if (step.put) {
             batch.Put(families[chunks], slice(key), slice(step.record.encode()));
@@ -191,7 +189,8 @@ Status Index::apply(const Change& change, bool durable) {
 namespace {
 // Walks a family from `from`; `take` returns false to end, or a Status for an entry that is damaged.
 Status walk(rocksdb::Iterator& at, std::string_view family, std::string_view from, std::string_view prefix,
-            const Index::Damaged& damaged, const std::function<Result<bool>(std::string_view, std::string_view)>& take) {
+            const Index::Damaged& damaged,
+            const std::function<Result<bool>(std::string_view, std::string_view)>& take) {
     for (at.Seek(slice(from)); at.Valid() && at.key().starts_with(slice(prefix)); at.Next()) {
         Result<bool> more = take(view(at.key()), view(at.value()));
         if (!more.ok()) {
@@ -309,8 +308,7 @@ Status Index::derive_again() {
 Status Index::erase_raw(std::string_view family, std::string_view key) {
     for (uint32_t i = 0; i < family_names.size(); ++i) {
         if (family != family_names[i]) continue;
-        rocksdb::Status status =
-            database_->db->Delete(rocksdb::WriteOptions(), database_->families[i], slice(key));
+        rocksdb::Status status = database_->db->Delete(rocksdb::WriteOptions(), database_->families[i], slice(key));
         return to_status(status, "index: erasing a damaged entry");
     }
     return Status::invalid("index: no family \"" + std::string(family) + "\"");

@@ -15,8 +15,8 @@
 
 namespace fabric::index {
 
-// Thread safe. A call may wait for the disk that the index lies on, so none belongs on a lane's thread but find(), which
-// is answered from memory for what was used lately.
+// Thread safe. A call may wait for the disk that the index lies on, so none belongs on a lane's thread but find(),
+// which is answered from memory for what was used lately.
 class Index {
   public:
     struct Options {

@@ -17,7 +17,10 @@ class Folder {
         path_ = std::string(parent != nullptr ? parent : "/var/tmp") + "/fabric-test.XXXXXX";
         if (mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "cannot make a folder " << path_;
     }
+    // One that is there already, and stays.
+    explicit Folder(std::string existing) : path_(std::move(existing)), own_(false) {}
     ~Folder() {
+        if (!own_) return;
         std::error_code ignored;
         std::filesystem::remove_all(path_, ignored);
     }
@@ -29,6 +32,7 @@ class Folder {
 
   private:
     std::string path_;
+    bool own_ = true;
 };
 
 }  // namespace fabric

@@ -1,8 +1,6 @@
 // Keys for the burst buffer's tests.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cstdint>
 

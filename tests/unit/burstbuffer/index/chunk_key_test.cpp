@@ -1,5 +1,7 @@
 #include "burstbuffer/index/chunk_key.h"
 
+#include <gtest/gtest.h>
+
 #include <random>
 #include <vector>
 
@@ -47,7 +49,8 @@ TEST(ChunkKey, NoFilesKeyBeginsWithAnothersPrefix) {
 
 TEST(ChunkKey, AnythingElseIsRefused) {
     std::string bytes = sample_key(3, 9).encode();
-    for (size_t length = 0; length < bytes.size(); ++length) EXPECT_FALSE(ChunkKey::decode(bytes.substr(0, length)).ok());
+    for (size_t length = 0; length < bytes.size(); ++length)
+        EXPECT_FALSE(ChunkKey::decode(bytes.substr(0, length)).ok());
     EXPECT_FALSE(ChunkKey::decode(bytes + '\0').ok());
     std::mt19937 random(3);
     for (int i = 0; i < 100000; ++i) {

@@ -1,5 +1,7 @@
 #include "burstbuffer/index/index.h"
 
+#include <gtest/gtest.h>
+
 #include <map>
 #include <random>
 #include <vector>
@@ -68,29 +70,31 @@ class IndexTest : public testing::Test {
         EXPECT_EQ(found, model);
         auto at = places.begin();
         ASSERT_TRUE(index
-                        ->visit_residents({},
-                                          [&](const Index::Resident& resident) {
-                                              EXPECT_NE(at, places.end());
-                                              EXPECT_EQ(resident.place, at->first);
-                                              EXPECT_EQ(resident.key.encode(), at->second);
-                                              EXPECT_EQ(resident.blocks, found[at->second].blocks());
-                                              ++at;
-                                              return true;
-                                          },
-                                          none)
+                        ->visit_residents(
+                            {},
+                            [&](const Index::Resident& resident) {
+                                EXPECT_NE(at, places.end());
+                                EXPECT_EQ(resident.place, at->first);
+                                EXPECT_EQ(resident.key.encode(), at->second);
+                                EXPECT_EQ(resident.blocks, found[at->second].blocks());
+                                ++at;
+                                return true;
+                            },
+                            none)
                         .ok());
         EXPECT_EQ(at, places.end());
         auto next = dirty.begin();
         ASSERT_TRUE(index
-                        ->visit_dirty(0,
-                                      [&](uint64_t number, const ChunkKey& key) {
-                                          EXPECT_NE(next, dirty.end());
-                                          EXPECT_EQ(number, next->first);
-                                          EXPECT_EQ(key.encode(), next->second);
-                                          ++next;
-                                          return true;
-                                      },
-                                      none)
+                        ->visit_dirty(
+                            0,
+                            [&](uint64_t number, const ChunkKey& key) {
+                                EXPECT_NE(next, dirty.end());
+                                EXPECT_EQ(number, next->first);
+                                EXPECT_EQ(key.encode(), next->second);
+                                ++next;
+                                return true;
+                            },
+                            none)
                         .ok());
         EXPECT_EQ(next, dirty.end());
         EXPECT_EQ(index->last_dirty().value(), dirty.empty() ? 0 : dirty.rbegin()->first);
