@@ -50,6 +50,12 @@ size_t BufferPool::rounded(size_t bytes) {
     return index < class_count ? class_size[index] : (bytes + large_unit - 1) / large_unit * large_unit;
 }
 
+size_t BufferPool::affordable(size_t bytes) {
+    if (bytes >= large_unit) return bytes / large_unit * large_unit;
+    auto above = std::upper_bound(class_size.begin(), class_size.end(), bytes);
+    return above == class_size.begin() ? 0 : *std::prev(above);
+}
+
 BufferPool::Buffer* BufferPool::try_take(size_t bytes) {
     size_t cost = rounded(bytes);
     if (!budget_.try_acquire(cost)) return nullptr;

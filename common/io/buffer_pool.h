@@ -72,6 +72,9 @@ class BufferPool {
     // Any thread.
     static void give_back(Buffer* buffer);
 
+    // The size of the largest buffer that `bytes` pay for; 0 below the smallest.
+    static size_t affordable(size_t bytes);
+
     size_t lent() const { return budget_.used(); }
     size_t limit() const { return budget_.limit(); }
     size_t waiting() const { return budget_.waiting(); }

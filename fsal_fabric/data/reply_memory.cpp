@@ -1,15 +1,20 @@
 #include "fsal_fabric/data/reply_memory.h"
 
 #include <algorithm>
-#include <functional>
+#include <cstdint>
 
 namespace fabric::fsal {
 
 namespace {
-constexpr size_t account_count = 16384;
+constexpr unsigned account_bits = 14;
+constexpr size_t account_count = size_t{1} << account_bits;
 constexpr size_t probes = 8;
 constexpr size_t least = 64 << 10;  // what a connection that holds nothing gets when memory is short
-constexpr size_t page = 4096;
+
+// Spreads addresses, near ones too (they would share accounts), by the golden ratio: Knuth's multiplicative hashing.
+size_t place_of(const void* connection) {
+    return reinterpret_cast<uintptr_t>(connection) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - account_bits);
+}
 }  // namespace
 
 // What one connection holds, and its READs that wait. An account that holds nothing is free for another connection; in
@@ -33,7 +38,7 @@ ReplyMemory::~ReplyMemory() = default;
 
 // Returns it locked.
 Account& ReplyMemory::find(const void* connection) {
-    size_t start = std::hash<const void*>()(connection) / 64;
+    size_t start = place_of(connection);
     Account* free = nullptr;
     for (size_t i = 0; i < probes; ++i) {
         Account& account = accounts_[(start + i) % account_count];
@@ -44,7 +49,7 @@ Account& ReplyMemory::find(const void* connection) {
         }
         if (free == nullptr && !account.in_use()) free = &account;
     }
-    Account& account = free != nullptr ? *free : accounts_[start % account_count];
+    Account& account = free != nullptr ? *free : accounts_[start];
     account.mutex.lock();
     if (!account.in_use()) account.connection = connection;
     return account;
@@ -54,7 +59,7 @@ size_t ReplyMemory::allowed(const Account& account, size_t bytes) const {
     size_t free = pool_.limit() - std::min(pool_.lent(), pool_.limit());
     if (account.held + bytes <= free / 32) return bytes;
     if (account.held != 0) return 0;
-    return std::min(bytes, std::max(least, free / 4 / page * page));
+    return std::min(bytes, std::max(least, io::BufferPool::affordable(free / 16)));
 }
 
 bool ReplyMemory::take(Ticket& ticket, const void* connection) {

@@ -57,12 +57,21 @@ def _has_handles(directory):
     return libc.name_to_handle_at(at_fdcwd, os.fsencode(directory), handle, ctypes.byref(mount_id), 0) == 0
 
 
+def is_in_memory(directory):
+    """Whether it lies on a tmpfs, whose handles do not outlive it: the gateway does not export one."""
+    device = os.stat(directory).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        fields = [line.split() for line in mounts]
+    return any(line[2] == wanted and line[line.index("-") + 1] in ("tmpfs", "ramfs") for line in fields)
+
+
 def backing_root():
     """A directory on a file system with file handles. Overlay roots (containers) have none."""
     named = os.environ.get("FABRIC_TEST_DIR")
     for base in [named] if named else ["/tmp", "/var/tmp", str(ROOT)]:
         os.makedirs(base, exist_ok=True)
-        if _has_handles(base):
+        if _has_handles(base) and not is_in_memory(base):
             return base
     raise NoHandles("no file system with file handles under /tmp, /var/tmp or the source tree: set FABRIC_TEST_DIR")
 

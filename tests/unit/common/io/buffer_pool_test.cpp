@@ -38,6 +38,14 @@ TEST(BufferPool, BuffersAreAlignedLargeEnoughAndDistinct) {
     EXPECT_EQ(pool.lent(), 0U);
 }
 
+TEST(BufferPool, AffordableIsTheLargestBufferPaidFor) {
+    EXPECT_EQ(BufferPool::affordable(4095), 0U);
+    EXPECT_EQ(BufferPool::affordable(4096), 4096U);
+    EXPECT_EQ(BufferPool::affordable((1 << 20) - 1), size_t{256} << 10);
+    EXPECT_EQ(BufferPool::affordable(1 << 20), size_t{1} << 20);
+    EXPECT_EQ(BufferPool::affordable((3 << 20) + 5), size_t{3} << 20);
+}
+
 TEST(BufferPool, LendsTheBufferThatWasJustGivenBack) {
     BufferPool pool(no_trimming(64 * mib));
     BufferPool::Buffer* first = pool.try_take(mib);
