@@ -99,8 +99,8 @@ Result<FilesystemPtr> Filesystem::open(UniqueFd directory, const std::string& pa
     if (::fstat(filesystem->root_.get(), &status) != 0) return Status::from_errno(errno, "stat " + path);
     filesystem->device_ = status.st_dev;
     FABRIC_RETURN_IF_ERROR(filesystem->find_mount(path));
-    FABRIC_RETURN_IF_ERROR(filesystem->find_uuid());
     FABRIC_RETURN_IF_ERROR(filesystem->check_handles());
+    FABRIC_RETURN_IF_ERROR(filesystem->find_uuid());
     filesystem->max_file_size_ = largest_size(filesystem->root_.get());
     return FilesystemPtr(std::move(filesystem));
 }
