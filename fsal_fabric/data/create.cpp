@@ -106,13 +106,15 @@ void hand_over(Object& object, state_t* state, fsal_openflags_t flags, UniqueFd 
 }
 
 fsal_status_t finish_new(OpenByName& call, state_t* state, UniqueFd fd) {
-    Result<Object*> made = make_child(call.parent, fd.get(), nullptr);
+    // Attributes of a file that is complete as it was made are read once.
+    bool complete = call.mode < FSAL_EXCLUSIVE && after_creation(*call.set).valid_mask == 0;
+    ask_for_acl_too(call.attributes);
+    Result<Object*> made = make_child(call.parent, fd.get(), complete ? call.attributes : nullptr);
     if (!made.ok()) return to_fsal(made.status());
     Object& object = **made;
     call.parent.note_change();
     fsal_status_t status = set_initial(call, object, fd.get());
-    ask_for_acl_too(call.attributes);
-    if (FSAL_IS_SUCCESS(status) && call.attributes != nullptr)
+    if (FSAL_IS_SUCCESS(status) && call.attributes != nullptr && !complete)
         status = fetch_attributes(object, fd.get(), call.attributes);
     if (FSAL_IS_ERROR(status)) {
         object.obj_ops->release(&object);
