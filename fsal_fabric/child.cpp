@@ -50,15 +50,19 @@ Result<Object*> make_entry(const Object& directory, int directory_fd, const char
 Result<Object*> make_child(const Object& parent, int fd, fsal_attrlist* attributes) {
     Result<struct statx> status = stat_descriptor(fd);
     if (!status.ok()) return status.status();
+    return make_child(parent, fd, *status, attributes);
+}
+
+Result<Object*> make_child(const Object& parent, int fd, const struct statx& status, fsal_attrlist* attributes) {
     fs::FilesystemPtr filesystem = parent.filesystem;
-    if (dev_t device = device_of(*status); device != filesystem->device()) {
+    if (dev_t device = device_of(status); device != filesystem->device()) {
         Result<fs::FilesystemPtr> entered = from(op_ctx->fsal_export).enter_filesystem(device, fd);
         if (!entered.ok()) return entered.status();
         filesystem = *entered;
     }
     Result<fs::FileId> id = filesystem->identify(fd);
     if (!id.ok()) return id.status();
-    return make(filesystem, *id, fd, *status, attributes);
+    return make(filesystem, *id, fd, status, attributes);
 }
 
 }  // namespace fabric::fsal

@@ -145,7 +145,9 @@ Status Filesystem::check_handles() {
 
 Result<FileId> Filesystem::identify(int fd) const { return identify(fd, "", AT_EMPTY_PATH); }
 
-Result<FileId> Filesystem::identify(int directory_fd, const char* name) const { return identify(directory_fd, name, 0); }
+Result<FileId> Filesystem::identify(int directory_fd, const char* name) const {
+    return identify(directory_fd, name, 0);
+}
 
 Result<FileId> Filesystem::identify(int fd, const char* name, int flags) const {
     HandleBuffer handle;
