@@ -53,7 +53,8 @@ Result<fsal_acl_t*> read_acl(int fd, const struct statx& status) {
     }
     if (!is_extended(acls.access) && acls.default_acl.empty()) return nullptr;
     if (acls.access.empty()) acls.access = acl_from_mode(mode);
-    std::vector<fsal_ace_t> aces = to_nfs4(acls.access, acls.default_acl, S_ISDIR(mode));
+    AclProtocol protocol = op_ctx && op_ctx->nfs_vers == NFS_V3 ? AclProtocol::nfsacl : AclProtocol::nfs4;
+    std::vector<fsal_ace_t> aces = to_nfs4(acls.access, acls.default_acl, protocol, S_ISDIR(mode));
     fsal_acl_data_t data{};
     data.naces = static_cast<uint32_t>(aces.size());
     data.aces = nfs4_ace_alloc(static_cast<int>(aces.size()));
@@ -67,8 +68,12 @@ Status write_acl(object_file_type_t type, int fd, const fsal_acl_t* acl) {
     if (type == SYMBOLIC_LINK) return Status::from_errno(EOPNOTSUPP);
     bool directory = type == DIRECTORY;
     PosixAcls acls;
-    if (acl && acl->naces > 0) {
-        Result<PosixAcls> mapped = to_posix({acl->aces, acl->naces}, directory);
+    std::span<const fsal_ace_t> aces;
+    if (acl) aces = {acl->aces, acl->naces};
+    if (is_from_nfsacl(aces)) {
+        acls = from_nfsacl(aces);
+    } else if (!aces.empty()) {
+        Result<PosixAcls> mapped = to_posix(aces, directory);
         if (!mapped.ok()) return mapped.status();
         acls = std::move(mapped).value();
     }

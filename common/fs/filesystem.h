@@ -30,6 +30,9 @@ class Filesystem {
     const std::string& source() const { return source_; }
     int root_fd() const { return root_.get(); }
 
+    // What a file can grow to, in bytes. INT64_MAX where it could not be found out (a read-only mount, no O_TMPFILE).
+    uint64_t max_file_size() const { return max_file_size_; }
+
     // The FileId of an open descriptor (O_PATH is enough) that lies on this file system.
     Result<FileId> identify(int fd) const;
     // The FileId of what `name` in the directory stands for: a symbolic link itself, a mounted file system's root.
@@ -47,6 +50,7 @@ class Filesystem {
 
     UniqueFd root_;
     dev_t device_ = 0;
+    uint64_t max_file_size_ = 0;
     FilesystemUuid uuid_{};
     std::string path_, type_, source_;
 };

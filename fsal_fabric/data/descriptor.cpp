@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/fault.h"
+#include "fsal_fabric/caller.h"
 #include "fsal_fabric/data/relief.h"
 
 namespace fabric::fsal {
@@ -52,8 +53,10 @@ void init_descriptor(Fd& descriptor, fsal_fd_type type, fsal_export* owner) {
 }
 
 fsal_status_t open_descriptor(Object& object, Fd& descriptor, fsal_openflags_t flags) {
-    Result<UniqueFd> opened = open_with_relief(object, posix_flags(flags));
+    Result<UniqueFd> opened = open_with_relief(object, posix_flags(flags & ~FSAL_O_TRUNC));
     if (!opened.ok()) return to_fsal(opened.status());
+    if ((flags & FSAL_O_TRUNC) != 0)
+        if (int error = truncate_as_caller(opened->get(), 0)) return to_fsal_errno(error);
     watch_descriptors(opened->get());
     if (descriptor.fd >= 0) close_descriptor(descriptor);
     descriptor.fd = opened->release();
