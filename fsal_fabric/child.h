@@ -14,8 +14,7 @@ Result<Object*> make_object(const fs::FilesystemPtr& filesystem, const fs::FileI
 Result<Object*> make_child(const Object& parent, int fd, fsal_attrlist* attributes);
 // With what stat_descriptor(fd) has just said.
 Result<Object*> make_child(const Object& parent, int fd, const struct statx& status, fsal_attrlist* attributes);
-// The same for an entry of a listing. The access control list is left out: a listing hardly ever needs it, and Ganesha
-// asks for it when it checks access.
+// The same for an entry of a listing, with two system calls when no access control list is asked for.
 Result<Object*> make_entry(const Object& directory, int directory_fd, const char* name, fsal_attrlist& attributes);
 
 }  // namespace fabric::fsal

@@ -69,6 +69,12 @@ Result<Object*> entry_of(const Object& directory, int fd, const char* name, fsal
     return make_entry(directory, fd, name, attributes);
 }
 
+// Where names are cached, Ganesha asks for all attributes, to cache them too. A listing hardly ever needs an entry's
+// access control list, which costs more than the others together, and without it Ganesha asks for it in time.
+attrmask_t wanted(attrmask_t asked) {
+    return op_ctx->export_perms.expire_time_attr != 0 ? asked & ~attrmask_t{ATTR_ACL} : asked;
+}
+
 // Short of descriptors or memory the whole call fails, to be repeated; anything else concerns the one entry.
 bool ends_listing(const Status& status) { return to_fsal(status).major == ERR_FSAL_DELAY; }
 
@@ -99,7 +105,7 @@ fsal_status_t readdir(fsal_obj_handle* handle, fsal_cookie_t* whence, void* stat
         }
         const dirent64& found = **entry;
         fsal_attrlist list;
-        fsal_prepare_attrs(&list, attributes);
+        fsal_prepare_attrs(&list, wanted(attributes));
         Result<Object*> object = entry_of(directory, reader.descriptor(), found.d_name, list);
         if (!object.ok()) {
             fsal_release_attrs(&list);
