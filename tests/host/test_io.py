@@ -104,6 +104,28 @@ class Edges(case.GatewayCase):
                 self.assertLessEqual(count, 6)
         self.assertIn(v3.read_all(file), (b"0123456789", b"abc3456789", b"abcdef6789"))
 
+    def test_the_largest_file_is_named(self):
+        """FSINFO and the attribute maxfilesize (RFC 7530 §5.8.2.25): a client refuses what reaches over it at once, when
+        the application writes."""
+        self.only_fabric("names the largest offset, not the largest file")
+        v3, v4 = self.v3(), self.v41()
+        largest = v3.fsinfo().maxfilesize
+        values = v4.run(ops.putfh(v4.handle()), ops.getattr_(ops.MAXFILESIZE))[-1]
+        self.assertEqual(values[ops.MAXFILESIZE], largest)
+        file = v3.create(v3.root, "largest").handle
+        self.addCleanup(v3.remove, v3.root, "largest")
+        v3.write(file, largest - 1, b"x")
+        self.assertEqual(v3.getattr(file).size, largest)
+        self.assert_status(("FBIG", "INVAL"), v3.write, file, largest, b"x")
+        self.assert_status(("FBIG", "INVAL"), v3.setattr, file, nfs3.sattr(size=largest + 1))
+        # What locks reach over is offsets, which do not end there.
+        opened = v4.open(v4.handle(), "largest")
+        other = self.v41()
+        theirs = other.open(other.handle(), "largest")
+        kept = min(largest, 2**62)
+        v4.run(ops.putfh(opened.handle), ops.lock_new(ops.WRITE_LT, kept - 10, 20, opened.stateid, b"one", v4.clientid))
+        other.run(ops.putfh(theirs.handle), ops.lock_new(ops.WRITE_LT, kept + 10, 20, theirs.stateid, b"two", other.clientid))
+
     def test_setattr_sizes(self):
         v3 = self.v3()
         file = v3.create(v3.root, "sized").handle
