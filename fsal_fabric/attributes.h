@@ -25,6 +25,11 @@ fsal_status_t fetch_attributes(const Object& object, int fd, fsal_attrlist* list
 inline void ask_for_acl_too(fsal_attrlist* list) {
     if (list && op_ctx->export_perms.expire_time_attr != 0) FSAL_SET_MASK(list->request_mask, ATTR_ACL);
 }
+// Whether it was asked for the access control list, and there is none beside the mode.
+inline bool has_no_acl(const fsal_attrlist& list) {
+    return FSAL_TEST_MASK(list.request_mask, ATTR_ACL) && FSAL_TEST_MASK(list.valid_mask, ATTR_ACL) &&
+           list.acl == nullptr;
+}
 // fetch_attributes from a statx that is at hand.
 fsal_status_t fill_attributes(const Object& object, int fd, const struct statx& status, fsal_attrlist* list);
 

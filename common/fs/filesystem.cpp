@@ -178,11 +178,17 @@ Status Filesystem::check_handles() {
     return {};
 }
 
-Result<FileId> Filesystem::identify(int fd) const {
+Result<FileId> Filesystem::identify(int fd) const { return identify(fd, "", AT_EMPTY_PATH); }
+
+Result<FileId> Filesystem::identify(int directory_fd, const char* name) const {
+    return identify(directory_fd, name, 0);
+}
+
+Result<FileId> Filesystem::identify(int fd, const char* name, int flags) const {
     HandleBuffer handle;
     handle.get()->handle_bytes = FileId::kernel_max;
     int mount_id;
-    if (::name_to_handle_at(fd, "", handle.get(), &mount_id, AT_EMPTY_PATH) != 0) return Status::from_errno(errno);
+    if (::name_to_handle_at(fd, name, handle.get(), &mount_id, flags) != 0) return Status::from_errno(errno);
     return FileId::make(uuid_, handle.get()->handle_type, handle.data());
 }
 
