@@ -71,6 +71,16 @@ TEST_F(FilesystemTest, AHardLinkHasTheSameIdAndASymbolicLinkItsOwn) {
     EXPECT_STREQ(target, "file");
 }
 
+TEST_F(FilesystemTest, ANameHasTheIdOfWhatItStandsFor) {
+    FileId id = make_file("file", "x");
+    ASSERT_EQ(::symlink("file", path("soft").c_str()), 0);
+    UniqueFd directory = open_directory(directory_);
+    UniqueFd soft(::open(path("soft").c_str(), O_PATH | O_NOFOLLOW));
+    EXPECT_EQ(*filesystem_->identify(directory.get(), "file"), id);
+    EXPECT_EQ(*filesystem_->identify(directory.get(), "soft"), *filesystem_->identify(soft.get()));
+    EXPECT_EQ(filesystem_->identify(directory.get(), "none").status().errno_value(), ENOENT);
+}
+
 TEST_F(FilesystemTest, ARemovedFileIsStale) {
     FileId id = make_file("file", "x");
     ASSERT_EQ(::unlink(path("file").c_str()), 0);
