@@ -36,7 +36,9 @@ fsal_status_t open_and_read(Object& object, fsal_attrlist& attributes) {
         FileIo io;
         if (FSAL_IS_SUCCESS(io.start_any(object))) return read_attributes(object, io.fd(), attributes);
     }
-    Result<UniqueFd> fd = object.open(O_PATH | O_NOFOLLOW);
+    // A folder is opened for reading, since lists are cheaper to read by such a descriptor (read_acl); a file is not,
+    // since that would break leases, nor anything else, where it would do things.
+    Result<UniqueFd> fd = object.open(object.type == DIRECTORY ? O_RDONLY | O_DIRECTORY : O_PATH | O_NOFOLLOW);
     return fd.ok() ? read_attributes(object, fd->get(), attributes) : to_fsal(fd.status());
 }
 

@@ -3,6 +3,7 @@
 #include <blkid/blkid.h>
 #include <linux/magic.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
@@ -78,16 +79,20 @@ bool is_device_number(const FilesystemUuid& fsid, dev_t device) {
     return value == number;
 }
 
-// The least size that cannot be had is found by trying, on a file without a name: no call tells it.
+// The least size that cannot be had is found by trying, on a file without a name: no call tells it. Not beyond the
+// process's own limit, which would be a signal (setrlimit(2), RLIMIT_FSIZE).
 uint64_t largest_size(int directory) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_FSIZE, &limit);
+    uint64_t most = std::min<uint64_t>(limit.rlim_cur, INT64_MAX);
     UniqueFd file(::openat(directory, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
-    if (!file || ::ftruncate(file.get(), INT64_MAX) == 0) return INT64_MAX;
-    uint64_t possible = 0, impossible = INT64_MAX;
+    if (!file || ::ftruncate(file.get(), static_cast<off_t>(most)) == 0) return most;
+    uint64_t possible = 0, impossible = most;
     while (impossible - possible > 1) {
         uint64_t size = possible + (impossible - possible) / 2;
         (::ftruncate(file.get(), static_cast<off_t>(size)) == 0 ? possible : impossible) = size;
     }
-    return possible == 0 ? INT64_MAX : possible;
+    return possible == 0 ? most : possible;
 }
 
 }  // namespace
@@ -99,8 +104,8 @@ Result<FilesystemPtr> Filesystem::open(UniqueFd directory, const std::string& pa
     if (::fstat(filesystem->root_.get(), &status) != 0) return Status::from_errno(errno, "stat " + path);
     filesystem->device_ = status.st_dev;
     FABRIC_RETURN_IF_ERROR(filesystem->find_mount(path));
-    FABRIC_RETURN_IF_ERROR(filesystem->find_uuid());
     FABRIC_RETURN_IF_ERROR(filesystem->check_handles());
+    FABRIC_RETURN_IF_ERROR(filesystem->find_uuid());
     filesystem->max_file_size_ = largest_size(filesystem->root_.get());
     return FilesystemPtr(std::move(filesystem));
 }

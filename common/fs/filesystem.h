@@ -30,7 +30,8 @@ class Filesystem {
     const std::string& source() const { return source_; }
     int root_fd() const { return root_.get(); }
 
-    // What a file can grow to, in bytes. INT64_MAX where it could not be found out (a read-only mount, no O_TMPFILE).
+    // What a file can grow to, in bytes. The process's limit, or INT64_MAX, where it could not be found out (a
+    // read-only mount, no O_TMPFILE).
     uint64_t max_file_size() const { return max_file_size_; }
 
     // The FileId of an open descriptor (O_PATH is enough) that lies on this file system.

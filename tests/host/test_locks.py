@@ -1,7 +1,11 @@
 """Locks that reach the end of the file, as an owner narrows, widens and changes them, and as other clients see them."""
 import fcntl
+import os
+import shutil
+import subprocess
 
 import case
+import gateway as gw
 import nfs4_ops as ops
 from nfs3 import NfsError
 
@@ -65,6 +69,34 @@ class Locks(case.GatewayCase):
         with open(self.backing / "far", "r+b") as file:
             self.assertRaises(BlockingIOError, fcntl.lockf, file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, far)
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, far + 10)
+
+
+class ReadOnly(case.GatewayCase):
+    """The backing file system is mounted read-only, as a dataset may be."""
+
+    @classmethod
+    def make_backing(cls):
+        cls.source = gw.backing_dir()
+        cls.addClassCleanup(shutil.rmtree, cls.source, True)
+        with open(os.path.join(cls.source, "dataset"), "wb") as file:
+            file.write(b"data")
+        path = gw.backing_dir()
+        for arguments in (["--bind", cls.source, path], ["-o", "remount,ro,bind", path]):
+            if subprocess.run(["mount", *arguments], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+                raise gw.NoHandles("nothing can be mounted here")
+        cls.addClassCleanup(shutil.rmtree, path, True)      # cleanups run from the last to the first
+        cls.addClassCleanup(subprocess.run, ["umount", "-l", path], check=False)
+        return path
+
+    def test_locks_for_reading(self):
+        one, two = self.v41(), self.v40()
+        opened = [client.open(client.handle(), "dataset", share=ops.READ_ACCESS) for client in (one, two)]
+        for client, file in zip((one, two), opened):
+            client.run(ops.putfh(file.handle), ops.lock_new(READ_LOCK, 0, TO_THE_END, file.stateid, "reader", client.clientid,
+                                                            *((file.owner[1], 0) if client is two else ())))
+        path = os.path.join(self.source, "dataset")
+        with open(path, "r+b") as file:
+            self.assertRaises(BlockingIOError, fcntl.lockf, file, fcntl.LOCK_EX | fcntl.LOCK_NB, 0, 0)
 
 
 if __name__ == "__main__":
