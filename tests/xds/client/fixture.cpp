@@ -1,5 +1,7 @@
 #include "tests/xds/client/fixture.h"
 
+#include "tests/xds/transport/place.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -62,7 +64,7 @@ std::string Memory::read(size_t at, size_t length) const {
 }
 
 void WithTarget::SetUp() {
-    config.listen = "127.0.0.1:0";
+    config.listen = transport::test_address(0);
     config.root = folder_.path();
     config.node = "test-node";
     config.lanes = 2;
@@ -77,7 +79,10 @@ void WithTarget::start_target() {
     auto started = target::Target::start(config);
     ASSERT_TRUE(started.ok()) << started.status().message();
     target_ = std::move(*started);
-    config.listen = "127.0.0.1:" + std::to_string(target_->port());
+    config.listen = transport::test_address(target_->port());
+    if (transport::over_rdma()) {
+        ASSERT_TRUE(target_->rdma().ok()) << target_->rdma().message();
+    }
 }
 
 void WithTarget::TearDown() {
