@@ -30,7 +30,7 @@ class BufferPool {
         unsigned idle_seconds = 5;
         // Called before a block's memory is unmapped: whoever has registered it with a device lets go of it. Any
         // thread; a block is not unmapped while one of its buffers is lent.
-        std::function<void(const void* block)> before_unmap;
+        std::function<void(const void* block)> before_unmap = {};
     };
 
     class Buffer {

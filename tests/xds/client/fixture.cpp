@@ -18,6 +18,9 @@ TemporaryFolder::TemporaryFolder() {
 }
 TemporaryFolder::~TemporaryFolder() { std::filesystem::remove_all(path_); }
 
+xds_path host_path() { return transport::over_rdma() ? XDS_PATH_DIRECT : XDS_PATH_TCP; }
+std::string transport_name() { return transport::over_rdma() ? "RDMA" : "TCP"; }
+
 std::string random_bytes(size_t length, uint64_t seed) {
     std::mt19937_64 random(seed);
     std::string bytes(length, '\0');

@@ -16,6 +16,9 @@ constexpr std::chrono::seconds silence{15};         // after which the peer is a
 // The peer is gone when its card has not answered for so long: the card waits 4.096 us * 2^17, eight times.
 constexpr uint8_t answer_time = 17;
 
+// How long a peer pauses that sent more than was awaited: 0.64 ms (InfiniBand specification, volume 1, table 45).
+constexpr uint8_t receiver_pause = 12;
+
 Status completion_error(const std::string& peer, const ibv_wc& completion) {
     int error = ECONNRESET;
     const char* hint = "";
@@ -157,6 +160,13 @@ void VerbsConnection::set_answer_time() {
     (void)rdma_set_option(id_.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &time, sizeof time);
 }
 
+// The connection manager gives its own queue pair the longest one. Where a device cannot change it that stays.
+void VerbsConnection::shorten_receiver_pause() {
+    ibv_qp_attr attributes{};
+    attributes.min_rnr_timer = receiver_pause;
+    (void)ibv_modify_qp(id_->qp, &attributes, IBV_QP_MIN_RNR_TIMER);
+}
+
 // Paths and addresses are those of the first pair: only its number and sequence numbers differ.
 Status VerbsConnection::start_extra_pair(ibv_qp* pair, uint32_t peer_number, uint32_t peer_psn, unsigned reads_answered,
                                          unsigned reads_issued) {
@@ -169,6 +179,7 @@ Status VerbsConnection::start_extra_pair(ibv_qp* pair, uint32_t peer_number, uin
         if (state == IBV_QPS_RTR) {
             attributes.dest_qp_num = peer_number;
             attributes.rq_psn = peer_psn;
+            attributes.min_rnr_timer = receiver_pause;
             attributes.max_dest_rd_atomic = static_cast<uint8_t>(reads_answered);
         } else if (state == IBV_QPS_RTS) {
             attributes.sq_psn = first_psn_;
@@ -197,6 +208,7 @@ Status VerbsConnection::established(const wire::RdmaHandshake& peer) {
         pairs_.pop_back();
     }
     FABRIC_RETURN_IF_ERROR(start_extra_pairs(peer, domain_->limits().read_depth, 0));
+    shorten_receiver_pause();
     message_limit_ = std::min<size_t>(peer.receive_size, VerbsMessages::slot_size);
     open();
     return {};
@@ -217,13 +229,14 @@ Status VerbsConnection::accept(const wire::RdmaHandshake& peer, unsigned reads_g
     parameters.rnr_retry_count = 7;
     // Before the answer leaves: what it brings may be here before this call returns.
     open();
-    if (rdma_accept(id_.get(), &parameters) == 0) return {};
-    open_ = false;
+    if (rdma_accept(id_.get(), &parameters) == 0) {
+        shorten_receiver_pause();
+        return {};
+    }
     return Status::from_errno(errno, "RDMA accept of " + peer_);
 }
 
 void VerbsConnection::open() {
-    open_ = true;
     id_->context = static_cast<CmHandler*>(this);
     keep_alive_.deadline = std::chrono::steady_clock::now() + silence;
     reactor().arm(keep_alive_);

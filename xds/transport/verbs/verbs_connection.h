@@ -69,6 +69,7 @@ class VerbsConnection : public Connection, private CmHandler, private Completion
     Status start_extra_pairs(const wire::RdmaHandshake& peer, unsigned reads_answered, unsigned reads_issued);
     wire::RdmaHandshake own_handshake() const;
     void set_answer_time();
+    void shorten_receiver_pause();
     Status receive_into(unsigned slot);
     void open();
 
@@ -102,7 +103,6 @@ class VerbsConnection : public Connection, private CmHandler, private Completion
     size_t message_limit_ = VerbsMessages::slot_size;
     unsigned next_queue_ = 0;
     bool polling_ = false;
-    bool open_ = false;  // established() or accept() was done
 
     std::vector<std::unique_ptr<VerbsWindow>> windows_;
     std::vector<Exposure*> exposures_;  // that are not over
