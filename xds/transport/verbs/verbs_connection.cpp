@@ -403,7 +403,8 @@ Status VerbsConnection::expose(Exposure& exposure, const memory::Place& place, c
         exposure.lease = std::move(*lease);
         window->state = VerbsWindow::State::prepared;
         window->exposure = &exposure;
-        window->rkey = window->window->rkey = ibv_inc_rkey(window->rkey);
+        window->window->rkey = window->current;
+        window->rkey = ibv_inc_rkey(window->current);
         window->region = VerbsDomain::region(exposure.lease.key());
         window->address = reinterpret_cast<uint64_t>(address);
         window->length = length;
@@ -432,7 +433,7 @@ VerbsWindow* VerbsConnection::take_window() {
     if (made == nullptr) return nullptr;
     windows_.push_back(std::make_unique<VerbsWindow>());
     windows_.back()->window = made;
-    windows_.back()->rkey = made->rkey;
+    windows_.back()->current = made->rkey;
     return windows_.back().get();
 }
 

@@ -159,6 +159,7 @@ bool VerbsQueuePair::append_binding(Send& send, Chain& chain) {
     fresh->bind_mw.bind_info.length = window.length;
     fresh->bind_mw.bind_info.mw_access_flags = window.rights;
     window.state = VerbsWindow::State::bound;
+    window.current = window.rkey;
     send.access_given = true;
     return true;
 }

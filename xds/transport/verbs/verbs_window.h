@@ -16,6 +16,7 @@ struct VerbsWindow {
     };
     ibv_mw* window = nullptr;
     State state = State::idle;
+    uint32_t current = 0;  // the rkey of its last binding: the device binds anew only who knows it
     // Of the binding.
     uint32_t rkey = 0;
     const Exposure* exposure = nullptr;
