@@ -511,9 +511,9 @@ int xds_explain(xds_file* file, const void* buffer, size_t length, char* line, s
         Result<std::shared_ptr<OpenFile>> entry = find(registries().files, file);
         if (!entry.ok()) return failed(entry.status());
         Result<Way> way = choose_way(*(*entry)->file, buffer, length);
-        std::string text =
-            way.ok() ? std::string(paths[way->path]) + ": " + std::string(way->kind().name()) + " memory; " + way->reason
-                     : "none: " + way.status().message();
+        std::string text = way.ok() ? std::string(paths[way->path]) + ": " + std::string(way->kind().name()) +
+                                          " memory; " + way->reason
+                                    : "none: " + way.status().message();
         if (line != nullptr && room > 0) {
             size_t copied = std::min(room - 1, text.size());
             std::memcpy(line, text.data(), copied);

@@ -177,8 +177,7 @@ void DataOperation::answered(Piece& piece, const wire::Header& header, const wir
         return;
     }
     const auto* reply = std::get_if<wire::ReadReply>(&body);
-    if (reply == nullptr || header.data_length != (piece.by_access ? 0 : reply->length) ||
-        reply->length > piece.length)
+    if (reply == nullptr || header.data_length != (piece.by_access ? 0 : reply->length) || reply->length > piece.length)
         return wrong("wrong answer to a read");
     if (reply->length < piece.length && (reply->flags & wire::io_flags::end_of_file) == 0)
         return wrong("a read ended before the end of the file");

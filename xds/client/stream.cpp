@@ -74,8 +74,8 @@ void Stream::on_dialed(Result<std::unique_ptr<transport::Connection>> connection
         return dial_tcp();
     }
     if (!why.ok())
-        return attempt_failed({why.code(), why.errno_value(),
-                               "connect to target " + context_.address() + ": " + why.message()});
+        return attempt_failed(
+            {why.code(), why.errno_value(), "connect to target " + context_.address() + ": " + why.message()});
     ++generation_;
     leaving_ = false;
     state_ = State::greeting;

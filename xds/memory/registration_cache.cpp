@@ -25,8 +25,7 @@ RegistrationCache::Entries::iterator RegistrationCache::erase(Entries::iterator 
 RegistrationCache::Entry* RegistrationCache::find(const Place& place, uintptr_t at, size_t length, Access access) {
     for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
         if (!entry->cached || entry->kind != place.kind || entry->id != place.allocation.id || at < entry->start ||
-            at - entry->start > entry->length || length > entry->length - (at - entry->start) ||
-            entry->access < access)
+            at - entry->start > entry->length || length > entry->length - (at - entry->start) || entry->access < access)
             continue;
         entries_.splice(entries_.begin(), entries_, entry);
         return &entries_.front();

@@ -68,8 +68,8 @@ class RegistrationCache {
     RegistrationCache(const RegistrationCache&) = delete;
     RegistrationCache& operator=(const RegistrationCache&) = delete;
 
-    // The whole allocation is registered when that fits, else only what was asked; an entry for `write` serves both. ENOSPC: what is in use leaves no
-    // room for it; use windows of at most window(place) bytes, or wait.
+    // The whole allocation is registered when that fits, else only what was asked; an entry for `write` serves both.
+    // ENOSPC: what is in use leaves no room for it; use windows of at most window(place) bytes, or wait.
     Result<Lease> acquire(const Place& place, const void* address, size_t length, Access access = Access::write);
     // Forgets everything. Every lease must be gone.
     void clear();

@@ -12,7 +12,7 @@ namespace fabric::xds::wire {
 
 inline constexpr uint32_t rdma_magic = 0x52534458;  // "XDSR" in memory
 inline constexpr uint8_t rdma_version = 1;
-inline constexpr size_t max_queues = 8;              // queue pairs of one connection
+inline constexpr size_t max_queues = 8;               // queue pairs of one connection
 inline constexpr uint32_t least_receive_size = 8192;  // bytes: every message but large batches and layouts fits
 inline constexpr uint32_t max_24_bits = (1 << 24) - 1;
 
@@ -20,10 +20,10 @@ inline constexpr uint32_t max_24_bits = (1 << 24) - 1;
 struct RdmaHandshake {
     static constexpr size_t wire_size = 44;
     uint8_t speaks = rdma_version;
-    uint8_t queues = 1;         // queue pairs wanted; of an acceptance: granted, at most as many
-    uint16_t flags = 0;         // none defined: 0
+    uint8_t queues = 1;                          // queue pairs wanted; of an acceptance: granted, at most as many
+    uint16_t flags = 0;                          // none defined: 0
     uint32_t receive_size = least_receive_size;  // the longest message that this side takes, bytes
-    uint32_t first_psn = 0;     // of this side's queue pairs but the first, which is the connection manager's
+    uint32_t first_psn = 0;  // of this side's queue pairs but the first, which is the connection manager's
     std::array<uint32_t, max_queues - 1> numbers{};  // of those queue pairs
 };
 

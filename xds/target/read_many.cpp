@@ -98,7 +98,9 @@ void all_read(Job& job) {
     if (!job.session.data_is_inline() && !place_results(job))
         return job.session.fail(job, {Code::invalid, EINVAL, "a placement reaches behind the request's segments"},
                                 wire::Cause::bad_request);
-    job.session.reply(job, wire::ReadManyReply{job.flags & wire::io_flags::checksum, std::span<const wire::ManyResult>(job.results)}, job.filled);
+    job.session.reply(
+        job, wire::ReadManyReply{job.flags & wire::io_flags::checksum, std::span<const wire::ManyResult>(job.results)},
+        job.filled);
 }
 
 }  // namespace

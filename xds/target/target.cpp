@@ -122,8 +122,9 @@ Status Target::listen_rdma() {
     }
     std::string host = config_.listen.substr(0, config_.listen.rfind(':'));
     auto listener = lanes_[0]->call([&] {
-        return transport::VerbsListener::listen(*rdma_lanes_[0], host + ":" + std::to_string(port_),
-                                                [this](transport::VerbsRequest request) { rdma_arrived(std::move(request)); });
+        return transport::VerbsListener::listen(
+            *rdma_lanes_[0], host + ":" + std::to_string(port_),
+            [this](transport::VerbsRequest request) { rdma_arrived(std::move(request)); });
     });
     if (!listener.ok()) return listener.status();
     rdma_listener_ = std::move(*listener);
@@ -152,14 +153,14 @@ struct Target::Start : transport::Task {
 
     void begin() {
         if (request.id == nullptr)
-            return session->start(std::make_unique<transport::TcpConnection>(*target->lanes_[lane], *session,
-                                                                             std::move(socket)));
+            return session->start(
+                std::make_unique<transport::TcpConnection>(*target->lanes_[lane], *session, std::move(socket)));
         transport::VerbsOptions options;
         options.queues = target->config_.rdma_queues;
         // Requests are bounded by credits; the rest is for messages that cost none.
         options.receives = unsigned{target->config_.credits} + 64;
-        auto connection = transport::accept(std::move(request), *target->rdma_lanes_[lane], *session, target->domains_,
-                                            options);
+        auto connection =
+            transport::accept(std::move(request), *target->rdma_lanes_[lane], *session, target->domains_, options);
         if (connection.ok()) return session->start(std::move(*connection));
         log::warn("XDS target {}: {}", target->config_.node, connection.status().message());
         target->remove(*session);

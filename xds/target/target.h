@@ -112,7 +112,7 @@ class Target {
     std::vector<Entry> sessions_;
     size_t next_lane_ = 0;
     std::vector<std::unique_ptr<transport::VerbsLane>> rdma_lanes_;  // one a lane, or none at all
-    std::vector<std::unique_ptr<transport::Reactor>> lanes_;  // destroyed first
+    std::vector<std::unique_ptr<transport::Reactor>> lanes_;         // destroyed first
 };
 
 uint64_t wall_clock_ns();

@@ -1,13 +1,13 @@
 #include "tests/xds/client/fixture.h"
 
-#include "tests/xds/transport/place.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
+
+#include "tests/xds/transport/place.h"
 
 namespace fabric::xds {
 

@@ -1,7 +1,7 @@
 #include "tests/xds/transport/place.h"
 
-#include <gtest/gtest.h>
 #include <arpa/inet.h>
+#include <gtest/gtest.h>
 
 #include <cstdlib>
 
@@ -67,8 +67,7 @@ Endpoint::Make dial(Side& side, const std::string& address, const VerbsOptions& 
         dialing->ready = std::move(ready);
         VerbsDial::To to{parsed(address), sizeof(sockaddr_in), std::chrono::seconds(20)};
         DialOwner& told = *dialing;
-        dialing->dial =
-            std::make_unique<VerbsDial>(side.rdma->lane(), told, owner, side.rdma->domains(), to, options);
+        dialing->dial = std::make_unique<VerbsDial>(side.rdma->lane(), told, owner, side.rdma->domains(), to, options);
     };
 }
 

@@ -81,8 +81,8 @@ TEST_P(TransportSuite, DataArrivesExactlyWhateverItsParts) {
         for (int i = 0; i < static_cast<int>(random() % 200); ++i) list.push_back(random() % most);
         return list;
     };
-    for (size_t length : {size_t{1}, size_t{100}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{1} << 20,
-                          wire::max_data}) {
+    for (size_t length :
+         {size_t{1}, size_t{100}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{1} << 20, wire::max_data}) {
         for (int round = 0; round < 3; ++round) {
             target_->serve_parts = parts(5000);
             client_->fetch_parts = parts(50000);

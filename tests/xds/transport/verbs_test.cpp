@@ -1,5 +1,5 @@
-// The suite over RDMA, and what is RDMA's own: keys, their end, damage and death. Needs an RDMA device, whose address is
-// in XDS_TEST_RDMA.
+// The suite over RDMA, and what is RDMA's own: keys, their end, damage and death. Needs an RDMA device, whose address
+// is in XDS_TEST_RDMA.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -54,8 +54,8 @@ struct Meeting {
                 return meeting->side.reactor->post(*this);
             VerbsOptions options;
             options.queues = queues;
-            auto made = accept(meeting->coming.get(), meeting->side.rdma->lane(), *owner,
-                               meeting->side.rdma->domains(), options);
+            auto made = accept(meeting->coming.get(), meeting->side.rdma->lane(), *owner, meeting->side.rdma->domains(),
+                               options);
             if (made.ok())
                 ready(std::unique_ptr<Connection>(std::move(*made)));
             else
@@ -120,7 +120,9 @@ class Verbs : public testing::Test {
             writing->segments = {&writing->segment, 1};
             writing->header.data_length = static_cast<uint32_t>(length);
             writing->queue = queue;
-            writing->sent = [](Send& send, const Status& status) { static_cast<Writing&>(send).done.set_value(status); };
+            writing->sent = [](Send& send, const Status& status) {
+                static_cast<Writing&>(send).done.set_value(status);
+            };
             if (Status status = connection.send(*writing, wire::Goodbye{wire::Cause::none, "written"}); !status.ok())
                 writing->done.set_value(status);
         });

@@ -18,7 +18,9 @@ TcpDial::TcpDial(Reactor& reactor, DialOwner& owner, Owner& messages, const To& 
         reactor_.post(failed_);
         return;
     }
-    connect_.complete = [](Operation& operation, int result) { static_cast<Connect&>(operation).dial->connected(result); };
+    connect_.complete = [](Operation& operation, int result) {
+        static_cast<Connect&>(operation).dial->connected(result);
+    };
     reactor_.submit(connect_, [&](io_uring_sqe* sqe) {
         io_uring_prep_connect(sqe, socket_.get(), reinterpret_cast<const sockaddr*>(&to_.address), to_.length);
     });
@@ -41,8 +43,8 @@ void TcpDial::connected(int result) {
     reactor_.disarm(patience_);
     if (!why_.ok()) return owner_.on_dialed(why_);
     if (result < 0) return owner_.on_dialed(Status::from_errno(-result, "connect"));
-    owner_.on_dialed(std::unique_ptr<Connection>(
-        std::make_unique<TcpConnection>(reactor_, messages_, std::move(socket_))));
+    owner_.on_dialed(
+        std::unique_ptr<Connection>(std::make_unique<TcpConnection>(reactor_, messages_, std::move(socket_))));
 }
 
 }  // namespace fabric::xds::transport

@@ -96,9 +96,10 @@ Status VerbsConnection::set_up(VerbsDomains& domains, const VerbsOptions& option
     arrivals_ = ibv_create_srq(domain_->pd(), &arrivals);
     if (arrivals_ == nullptr) return Status::from_errno(errno, "receive queue for " + peer_);
     for (unsigned slot = 0; slot < options.receives; ++slot) FABRIC_RETURN_IF_ERROR(receive_into(slot));
-    first_psn_ = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(this) >> 4 ^
-                                       static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count())) &
-                 wire::max_24_bits;
+    first_psn_ =
+        static_cast<uint32_t>(reinterpret_cast<uintptr_t>(this) >> 4 ^
+                              static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count())) &
+        wire::max_24_bits;
     return make_pairs(queues);
 }
 
@@ -195,8 +196,8 @@ Status VerbsConnection::start_extra_pair(ibv_qp* pair, uint32_t peer_number, uin
 Status VerbsConnection::start_extra_pairs(const wire::RdmaHandshake& peer, unsigned reads_answered,
                                           unsigned reads_issued) {
     for (size_t i = 1; i < pairs_.size(); ++i)
-        FABRIC_RETURN_IF_ERROR(start_extra_pair(pairs_[i]->pair(), peer.numbers[i - 1], peer.first_psn, reads_answered,
-                                                reads_issued));
+        FABRIC_RETURN_IF_ERROR(
+            start_extra_pair(pairs_[i]->pair(), peer.numbers[i - 1], peer.first_psn, reads_answered, reads_issued));
     return {};
 }
 
@@ -412,8 +413,7 @@ Status VerbsConnection::expose(Exposure& exposure, const memory::Place& place, c
         exposure.window = window;
         rkey = window->rkey;
     } else {
-        if (!place.kind->host_accessible())
-            return {Code::invalid, ENOTSUP, "only host memory can be lent over RDMA"};
+        if (!place.kind->host_accessible()) return {Code::invalid, ENOTSUP, "only host memory can be lent over RDMA"};
         Result<uint64_t> registration = domain_->lend(address, length, access);
         if (!registration.ok()) return registration.status();
         exposure.registration = *registration;

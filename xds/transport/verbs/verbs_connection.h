@@ -16,7 +16,7 @@
 namespace fabric::xds::transport {
 
 struct VerbsOptions {
-    unsigned queues = 4;     // queue pairs, 1 to 8; the other side may grant fewer
+    unsigned queues = 4;      // queue pairs, 1 to 8; the other side may grant fewer
     unsigned receives = 128;  // messages that may arrive before they are looked at
 };
 

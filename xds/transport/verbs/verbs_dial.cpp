@@ -86,7 +86,8 @@ Status VerbsDial::refused(const CmEvent& event) const {
         case wire::RdmaRefusalCause::draining:
             return {Code::unavailable, ESHUTDOWN, name_ + ": the target is going down"};
         default:
-            return {Code::unavailable, ECONNREFUSED, name_ + ": the target has no resources for it, its log says which"};
+            return {Code::unavailable, ECONNREFUSED,
+                    name_ + ": the target has no resources for it, its log says which"};
     }
 }
 

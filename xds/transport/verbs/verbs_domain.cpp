@@ -32,7 +32,8 @@ Status rdma_present() {
         return {Code::unavailable, ENODEV, "this machine has no RDMA device"};
     if (::access("/dev/infiniband/rdma_cm", R_OK | W_OK) != 0)
         return {Code::unavailable, errno,
-                "/dev/infiniband/rdma_cm cannot be opened: load the kernel module rdma_ucm, or ask for the right to use it"};
+                "/dev/infiniband/rdma_cm cannot be opened: load the kernel module rdma_ucm, or ask for the right to "
+                "use it"};
     return {};
 }
 
@@ -70,8 +71,8 @@ Result<ibv_mr*> VerbsDomain::add_region(const void* address, size_t length, int 
     ibv_mr* region = ibv_reg_mr(pd_, const_cast<void*>(address), length, rights);
     if (region != nullptr) return region;
     int error = errno;
-    std::string what = "registration of " + std::to_string(length) + " bytes with RDMA device " +
-                       ibv_get_device_name(device_->device);
+    std::string what =
+        "registration of " + std::to_string(length) + " bytes with RDMA device " + ibv_get_device_name(device_->device);
     if (error == ENOMEM) what += " (is the limit on locked memory too low? see ulimit -l)";
     return Status::from_errno(error, what);
 }
@@ -89,8 +90,8 @@ Result<uint64_t> VerbsDomain::add(const memory::Place& place, uintptr_t address,
 void VerbsDomain::remove(uint64_t registration) { ibv_dereg_mr(region(registration)); }
 
 Result<uint64_t> VerbsDomain::lend(const void* address, size_t length, memory::Access access) {
-    int rights = access == memory::Access::write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
-                                                 : IBV_ACCESS_REMOTE_READ;
+    int rights =
+        access == memory::Access::write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
     Result<ibv_mr*> region = add_region(address, length, rights);
     if (!region.ok()) return region.status();
     return reinterpret_cast<uint64_t>(*region);

@@ -1,5 +1,5 @@
-// The RDMA side of a reactor: one event channel of the connection manager and one completion channel a device, shared by
-// all connections of the lane, watched through the reactor's ring.
+// The RDMA side of a reactor: one event channel of the connection manager and one completion channel a device, shared
+// by all connections of the lane, watched through the reactor's ring.
 #pragma once
 
 #include <infiniband/verbs.h>

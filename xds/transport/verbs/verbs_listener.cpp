@@ -64,8 +64,9 @@ void VerbsListener::on_cm_event(const CmEvent& event) {
     auto handshake = wire::decode_rdma_handshake({event.data.data(), event.data_length});
     if (!handshake.ok()) {
         log::warn("RDMA client {}: {}", address_text(rdma_get_peer_addr(event.id)), handshake.status().message());
-        return refuse(request, handshake.status().errno_value() == EPROTONOSUPPORT ? wire::RdmaRefusalCause::other_version
-                                                                                  : wire::RdmaRefusalCause::none);
+        return refuse(request, handshake.status().errno_value() == EPROTONOSUPPORT
+                                   ? wire::RdmaRefusalCause::other_version
+                                   : wire::RdmaRefusalCause::none);
     }
     request.handshake = *handshake;
     arrived_(std::move(request));

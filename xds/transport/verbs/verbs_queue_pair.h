@@ -16,7 +16,7 @@ namespace fabric::xds::transport {
 
 class VerbsQueuePair {
   public:
-    static constexpr unsigned depth = 256;       // work requests in the queue
+    static constexpr unsigned depth = 256;  // work requests in the queue
     static constexpr unsigned signal_every = 16;
 
     struct Surroundings {

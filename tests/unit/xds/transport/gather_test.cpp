@@ -26,8 +26,8 @@ TEST(Gather, MovesEveryByteOnceToItsPlace) {
         size_t room = 0;
         while (room < source.size()) {
             auto length = static_cast<uint32_t>(random() % 900);
-            segments.push_back({1'000'000 + room + segments.size() * 10'000, static_cast<uint32_t>(segments.size()),
-                                length});
+            segments.push_back(
+                {1'000'000 + room + segments.size() * 10'000, static_cast<uint32_t>(segments.size()), length});
             room += length;
         }
         std::string target(source.size(), '\0');
