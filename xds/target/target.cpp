@@ -101,7 +101,7 @@ Status Target::set_up() {
     if (Status status = listen_rdma(); !status.ok()) {
         if (config_.rdma == Rdma::required) return status;
         rdma_ = status;
-        log::info("XDS target {}: TCP alone: {}", config_.node, status.message());
+        if (config_.rdma == Rdma::automatic) log::info("XDS target {}: TCP alone: {}", config_.node, status.message());
     }
     {
         std::lock_guard lock(mutex_);

@@ -16,7 +16,8 @@ namespace fabric::xds {
 Daemon::Daemon(const std::string& root, int port) {
     config_ = testing::TempDir() + "fabricd.XXXXXX";
     close(mkstemp(config_.data()));
-    std::ofstream(config_) << "xds:\n  listen: " << transport::test_address(port) << "\n  root: " << root
+    std::ofstream(config_) << "xds:\n  listen: " << transport::test_address(port)
+                           << "\n  rdma: " << (transport::over_rdma() ? "required" : "off") << "\n  root: " << root
                            << "\n  lanes: 1\n  drain_seconds: 10\nsecurity:\n  anonymous_uid: " << geteuid()
                            << "\n  anonymous_gid: " << getegid() << "\n";
     int pipe_ends[2];

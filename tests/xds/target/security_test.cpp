@@ -30,6 +30,7 @@ class Security : public testing::Test {
         if (geteuid() != 0) GTEST_SKIP() << "SKIP: changing identities needs root";
         write_keys(key_text);
         config.listen = transport::test_address(0);
+        if (transport::over_rdma()) config.rdma = target::Rdma::required;
         config.root = folder.path();
         config.node = "secure";
         config.lanes = 1;
