@@ -2,7 +2,6 @@
 // rights were decided first by an entry that applies to them. What a list says of a named user or group that was seen
 // late starts from what it said of everyone before.
 #include <algorithm>
-#include <optional>
 
 #include "fsal_fabric/posix_acl.h"
 
@@ -40,9 +39,6 @@ class Reader {
                 case FSAL_ACE_SPECIAL_GROUP:
                     apply_group(group_, allows, ace.perm);
                     break;
-                case FSAL_ACE_SPECIAL_MASK:
-                    set_mask(allows, ace.perm);
-                    break;
                 default:
                     apply_everyone(allows, ace.perm);
             }
@@ -65,7 +61,6 @@ class Reader {
             uint16_t mask = bits(group_);
             for (const Named& user : users_) mask |= bits(user.decided);
             for (const Named& group : groups_) mask |= bits(group.decided);
-            if (mask_) mask = *mask_;
             acl.push_back({AclTag::mask, mask, no_id});
         }
         acl.push_back({AclTag::other, bits(other_), no_id});
@@ -98,11 +93,6 @@ class Reader {
         for (Named& group : groups_) apply(group.decided, allows, mask);
     }
 
-    // Ganesha's own, for lists that come by the NFSACL protocol of NFSv3.
-    void set_mask(bool allows, fsal_aceperm_t mask) {
-        if (allows) mask_ = bits({.allowed = mask, .denied = 0});
-    }
-
     Decided& find(std::vector<Named>& named, uint32_t id) {
         auto at = std::ranges::find(named, id, &Named::id);
         if (at == named.end()) at = named.insert(at, {id, everyone_});
@@ -129,7 +119,6 @@ class Reader {
     bool directory_;
     bool seen_ = false;
     Decided owner_, group_, other_, everyone_;
-    std::optional<uint16_t> mask_;
     std::vector<Named> users_, groups_;
 };
 
@@ -139,7 +128,7 @@ Status check(const fsal_ace_t& ace, bool directory) {
         return Status::invalid("audit and alarm entries have no POSIX form");
     }
     bool special = ace.iflag & FSAL_ACE_IFLAG_SPECIAL_ID;
-    if (special && (ace.who.uid < FSAL_ACE_SPECIAL_OWNER || ace.who.uid > FSAL_ACE_SPECIAL_MASK)) {
+    if (special && (ace.who.uid < FSAL_ACE_SPECIAL_OWNER || ace.who.uid > FSAL_ACE_SPECIAL_EVERYONE)) {
         return Status::invalid("an entry for a special who that POSIX does not have");
     }
     fsal_aceflag_t inherit = ace.flag & inherit_flags;

@@ -18,19 +18,35 @@ fsal_aceperm_t mask_of(uint16_t permissions, bool directory) {
     return mask;
 }
 
+// An entry's permissions are what the mask leaves of them.
+struct Granted : AclEntry {
+    uint16_t withheld = 0;  // what it takes away
+};
+
+// How Ganesha marks it for itself: no part of what goes over the network.
+fsal_aceflag_t marks_of(uint16_t withheld) {
+    fsal_aceflag_t marks = 0;
+    if (withheld & 4) marks |= FSAL_ACE_FLAG_MASK_READ_DENY;
+    if (withheld & 2) marks |= FSAL_ACE_FLAG_MASK_WRITE_DENY;
+    if (withheld & 1) marks |= FSAL_ACE_FLAG_MASK_EXECUTE_DENY;
+    return marks;
+}
+
 class Writer {
   public:
     Writer(std::vector<fsal_ace_t>& aces, fsal_aceflag_t flags, bool directory)
         : aces_(aces), flags_(flags), directory_(directory) {}
 
-    void allow(const AclEntry& who, uint16_t permissions) {
+    void allow(const Granted& who) {
         fsal_aceperm_t always = FSAL_ACE_PERM_READ_ATTR | FSAL_ACE_PERM_READ_ACL | FSAL_ACE_PERM_SYNCHRONIZE;
         if (who.tag == AclTag::user_obj) always |= FSAL_ACE_PERM_WRITE_ATTR | FSAL_ACE_PERM_WRITE_ACL;
-        add(who, FSAL_ACE_TYPE_ALLOW, mask_of(permissions, directory_) | always);
+        add(who, FSAL_ACE_TYPE_ALLOW, mask_of(who.permissions, directory_) | always);
+        aces_.back().iflag |= marks_of(who.withheld);
     }
     void deny(const AclEntry& who, uint16_t permissions) {
         if (permissions) add(who, FSAL_ACE_TYPE_DENY, mask_of(permissions, directory_));
     }
+    void mask(const AclEntry& entry) { add(entry, FSAL_ACE_TYPE_ALLOW, mask_of(entry.permissions, directory_)); }
 
   private:
     void add(const AclEntry& entry, fsal_acetype_t type, fsal_aceperm_t mask) {
@@ -48,6 +64,9 @@ class Writer {
                 break;
             case AclTag::other:
                 special(ace, FSAL_ACE_SPECIAL_EVERYONE);
+                break;
+            case AclTag::mask:
+                special(ace, FSAL_ACE_SPECIAL_MASK);
                 break;
             case AclTag::group:
                 ace.who.gid = entry.id;
@@ -70,8 +89,8 @@ class Writer {
 
 // What each class may do, after the mask.
 struct Classes {
-    AclEntry owner{}, group{}, other{};
-    std::vector<AclEntry> users, groups;
+    Granted owner{}, group{}, other{};
+    std::vector<Granted> users, groups;
     uint16_t any_user = 0, any_group = 0;  // the union of the named ones
 };
 
@@ -81,8 +100,10 @@ Classes classify(const PosixAcl& acl) {
         if (entry.tag == AclTag::mask) mask = entry.permissions;
     }
     Classes classes;
-    for (AclEntry entry : acl) {
+    for (const AclEntry& of : acl) {
+        Granted entry{of};
         if (entry.tag == AclTag::user || entry.tag == AclTag::group || entry.tag == AclTag::group_obj) {
+            entry.withheld = static_cast<uint16_t>(entry.permissions & ~mask);
             entry.permissions &= mask;
         }
         switch (entry.tag) {
@@ -110,7 +131,7 @@ Classes classify(const PosixAcl& acl) {
     return classes;
 }
 
-void append(const PosixAcl& acl, fsal_aceflag_t flags, bool directory, std::vector<fsal_ace_t>& aces) {
+void append(const PosixAcl& acl, fsal_aceflag_t flags, AclProtocol to, bool directory, std::vector<fsal_ace_t>& aces) {
     Classes classes = classify(acl);
     Writer writer(aces, flags, directory);
     auto without = [](uint16_t granted, const AclEntry& own) {
@@ -120,27 +141,33 @@ void append(const PosixAcl& acl, fsal_aceflag_t flags, bool directory, std::vect
     auto beyond_users = static_cast<uint16_t>(in_groups | classes.other.permissions);
 
     writer.deny(classes.owner, without(static_cast<uint16_t>(classes.any_user | beyond_users), classes.owner));
-    writer.allow(classes.owner, classes.owner.permissions);
-    for (const AclEntry& user : classes.users) {
+    writer.allow(classes.owner);
+    for (const Granted& user : classes.users) {
         writer.deny(user, without(beyond_users, user));
-        writer.allow(user, user.permissions);
+        writer.allow(user);
     }
     // All groups' grants come before any group's denial: who is in several has the rights of each.
-    writer.allow(classes.group, classes.group.permissions);
-    for (const AclEntry& group : classes.groups) writer.allow(group, group.permissions);
+    writer.allow(classes.group);
+    for (const Granted& group : classes.groups) writer.allow(group);
     writer.deny(classes.group, without(classes.other.permissions, classes.group));
-    for (const AclEntry& group : classes.groups) writer.deny(group, without(classes.other.permissions, group));
-    writer.allow(classes.other, classes.other.permissions);
+    for (const Granted& group : classes.groups) writer.deny(group, without(classes.other.permissions, group));
+    if (to == AclProtocol::nfsacl) {
+        for (const AclEntry& entry : acl) {
+            if (entry.tag == AclTag::mask) writer.mask(entry);
+        }
+    }
+    writer.allow(classes.other);
 }
 
 }  // namespace
 
-std::vector<fsal_ace_t> to_nfs4(const PosixAcl& access, const PosixAcl& default_acl, bool directory) {
+std::vector<fsal_ace_t> to_nfs4(const PosixAcl& access, const PosixAcl& default_acl, AclProtocol protocol,
+                                bool directory) {
     std::vector<fsal_ace_t> aces;
-    append(access, 0, directory, aces);
+    append(access, 0, protocol, directory, aces);
     if (!default_acl.empty()) {
         append(default_acl, FSAL_ACE_FLAG_FILE_INHERIT | FSAL_ACE_FLAG_DIR_INHERIT | FSAL_ACE_FLAG_INHERIT_ONLY,
-               directory, aces);
+               protocol, directory, aces);
     }
     return aces;
 }

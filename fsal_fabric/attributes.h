@@ -20,9 +20,15 @@ dev_t device_of(const struct statx& status);
 // ATTR_RDATTR_ERR requested an error is noted in the list's valid_mask.
 fsal_status_t fetch_attributes(const Object& object, int fd, fsal_attrlist* list);
 // For a look-up or creation: has the access control list filled in as well. Ganesha puts it off to the first check of
-// access, which follows at once in nearly all cases and would open the object once more. The list may be null.
+// access, which follows at once in nearly all cases and would open the object once more. Where it caches no attributes,
+// it asks again all the same. `list` may be null.
 inline void ask_for_acl_too(fsal_attrlist* list) {
-    if (list) FSAL_SET_MASK(list->request_mask, ATTR_ACL);
+    if (list && op_ctx->export_perms.expire_time_attr != 0) FSAL_SET_MASK(list->request_mask, ATTR_ACL);
+}
+// Whether it was asked for the access control list, and there is none beside the mode.
+inline bool has_no_acl(const fsal_attrlist& list) {
+    return FSAL_TEST_MASK(list.request_mask, ATTR_ACL) && FSAL_TEST_MASK(list.valid_mask, ATTR_ACL) &&
+           list.acl == nullptr;
 }
 // fetch_attributes from a statx that is at hand.
 fsal_status_t fill_attributes(const Object& object, int fd, const struct statx& status, fsal_attrlist* list);

@@ -14,4 +14,10 @@ bool caller_is_us(const identity::Credentials& who) { return who.uid == 0 && who
 
 identity::Pool& identity_pool() { return *module().identities; }
 
+bool keeps_set_id_bits(int fd) {
+    if (op_ctx->creds.caller_uid != 0) return false;
+    struct stat status;
+    return ::fstat(fd, &status) == 0 && (status.st_mode & (S_ISUID | S_ISGID)) != 0;
+}
+
 }  // namespace fabric::fsal

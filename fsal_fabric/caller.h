@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/identity/identity.h"
 #include "fsal_fabric/ganesha.h"
@@ -35,6 +36,32 @@ fsal_status_t run_as_caller(F&& call) {
 template <typename F>
 fsal_status_t run_as_caller_setting(mode_t mode, F&& call) {
     return mode & S_ISGID ? run_on_identity_thread(caller(), call) : run_as_caller(call);
+}
+
+// Whether the caller is root and the file has set-id bits, which a write or truncation by anyone else takes away.
+bool keeps_set_id_bits(int fd);
+
+// Does `call`, which writes to or truncates the open file `fd` and returns 0 or an errno, so that its set-user-id and
+// set-group-id bits stay when root does it. Our own threads are without CAP_FSETID, so that they go for everybody else.
+template <typename F>
+int write_as_caller(int fd, F&& call) {
+    if (!keeps_set_id_bits(fd)) return call();
+    int error = 0;
+    fsal_status_t status = run_on_identity_thread(caller(), [&] {
+        error = call();
+        return fsal_ok();
+    });
+    return FSAL_IS_ERROR(status) ? status.minor : error;
+}
+
+inline int truncate_as_caller(int fd, uint64_t size) {
+    return write_as_caller(fd, [=] {
+        int result;
+        do {
+            result = ::ftruncate(fd, static_cast<off_t>(size));
+        } while (result != 0 && errno == EINTR);
+        return result == 0 ? 0 : errno;
+    });
 }
 
 }  // namespace fabric::fsal

@@ -96,6 +96,13 @@ fs::FilesystemPtr Export::find_filesystem(const fs::FilesystemUuid& uuid) {
     return find();
 }
 
+uint64_t Export::max_file_size() {
+    std::shared_lock lock(mutex_);
+    uint64_t most = 0;
+    for (const auto& [uuid, filesystem] : filesystems_) most = std::max(most, filesystem->max_file_size());
+    return most;
+}
+
 Result<fs::FilesystemPtr> Export::enter_filesystem(dev_t device, int directory_fd) {
     if (!options.cross_mounts) return Status::from_errno(EXDEV);
     fs::FilesystemPtr known = module().filesystems.find(device);
@@ -211,6 +218,9 @@ fsal_status_t create_handle(fsal_export* handle, gsh_buffdesc* bytes, fsal_obj_h
     *object = *made;
     return fsal_ok();
 }
+
+// Clients refuse what goes beyond it when it is written, not when it is flushed.
+uint64_t fs_maxfilesize(fsal_export* handle) { return from(handle).max_file_size(); }
 
 // Asked of the object, not of the file system: a project quota shows in the answer.
 fsal_status_t get_fs_dynamic_info(fsal_export*, fsal_obj_handle* object, fsal_dynamicfsinfo_t* info) {

@@ -21,6 +21,9 @@ struct Export : fsal_export {
     // export.
     Result<fs::FilesystemPtr> enter_filesystem(dev_t device, int directory_fd);
 
+    // What the largest file in it can grow to, in bytes.
+    uint64_t max_file_size();
+
     ExportOptions options;
     std::string path;  // without symbolic links
     fs::FilesystemPtr root_filesystem;

@@ -37,6 +37,14 @@ void log_to_ganesha(log::Level level, std::string_view line) {
     }
 }
 
+// What another gateway or a program on the storage changed has to show at the next open, so nothing is answered from
+// attributes or names that were read before, unless an export or EXPORT_DEFAULTS says otherwise (Attr_Expiration_Time).
+void cache_no_attributes_by_default() {
+    PTHREAD_RWLOCK_wrlock(&export_opt_lock);
+    export_opt.def.expire_time_attr = 0;
+    PTHREAD_RWLOCK_unlock(&export_opt_lock);
+}
+
 // Called by the main thread before there are others, so that what is dropped here is dropped for all that come.
 Status start(Module& self) {
     FABRIC_RETURN_IF_ERROR(fault::arm_from_environment());
@@ -45,7 +53,8 @@ Status start(Module& self) {
     Result<std::unique_ptr<identity::Pool>> pool = identity::Pool::start(self.options.identity_threads);
     if (!pool.ok()) return pool.status();
     self.identities = std::move(pool).value();
-    // With this one, a write or truncate done for a user would leave the set-user-id and set-group-id bits.
+    // With this one, a write or truncate done for a user would leave the set-user-id and set-group-id bits. The
+    // identity threads, which take it from a user themselves, keep it for root (write_as_caller).
     FABRIC_RETURN_IF_ERROR(identity::drop_capability(CAP_FSETID));
     FABRIC_RETURN_IF_ERROR(start_data(self.options.data));
     if (*self.options.metrics_address) {
@@ -64,6 +73,7 @@ fsal_status_t init_config(fsal_module*, config_file_t file, config_error_type* e
         refuse_start(*errors, "the FABRIC block has an error (see above)");
         return fsalstat(ERR_FSAL_INVAL, EINVAL);
     }
+    cache_no_attributes_by_default();
     if (Status status = start(self); !status.ok()) {
         refuse_start(*errors, status.message().c_str());
         LogCrit(COMPONENT_FSAL, "FSAL FABRIC cannot start: %s", status.message().c_str());

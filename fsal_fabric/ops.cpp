@@ -35,6 +35,7 @@ void install_export_ops(export_ops& ops) {
     ops.host_to_key = host_to_key;
     ops.create_handle = create_handle;
     ops.get_fs_dynamic_info = get_fs_dynamic_info;
+    ops.fs_maxfilesize = fs_maxfilesize;
     ops.get_quota = get_quota;
     ops.set_quota = set_quota;
     install_data_export_ops(ops);

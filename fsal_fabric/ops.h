@@ -54,6 +54,7 @@ fsal_status_t host_to_key(fsal_export* handle, gsh_buffdesc* bytes);
 fsal_status_t create_handle(fsal_export* handle, gsh_buffdesc* bytes, fsal_obj_handle** object,
                             fsal_attrlist* attributes);
 fsal_status_t get_fs_dynamic_info(fsal_export* handle, fsal_obj_handle* object, fsal_dynamicfsinfo_t* info);
+uint64_t fs_maxfilesize(fsal_export* handle);
 fsal_status_t get_quota(fsal_export* handle, const char* path, int type, int id, fsal_quota_t* quota);
 fsal_status_t set_quota(fsal_export* handle, const char* path, int type, int id, fsal_quota_t* quota,
                         fsal_quota_t* result);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace fabric::fsal {
 namespace {
@@ -37,16 +38,13 @@ bool known(uint32_t tag) {
     return false;
 }
 
-// The order of posix_acl_valid() in the kernel's fs/posix_acl.c, with each of the three plain entries there once and
-// a mask where there are named ones.
+// As posix_acl_valid() in the kernel's fs/posix_acl.c sees it: in order of the tags, with each of the three plain
+// entries there once and a mask where there are named ones. The order of named ones among themselves is anyone's.
 bool sound(const PosixAcl& acl) {
     size_t user_objs = 0, group_objs = 0, others = 0, masks = 0, named = 0;
     for (size_t i = 0; i < acl.size(); ++i) {
         if (acl[i].permissions > 7) return false;
-        if (i > 0) {
-            auto key = [](const AclEntry& entry) { return std::pair(entry.tag, has_id(entry.tag) ? entry.id : 0); };
-            if (!(key(acl[i - 1]) < key(acl[i]))) return false;
-        }
+        if (i > 0 && acl[i].tag < acl[i - 1].tag) return false;
         user_objs += acl[i].tag == AclTag::user_obj;
         group_objs += acl[i].tag == AclTag::group_obj;
         others += acl[i].tag == AclTag::other;
@@ -64,11 +62,14 @@ Result<PosixAcl> parse_posix_acl(std::span<const uint8_t> bytes) {
         return Status(Code::invalid, EINVAL, "not a POSIX ACL");
     }
     PosixAcl acl;
+    std::unordered_set<uint32_t> users;
     for (size_t at = header_bytes; at < bytes.size(); at += entry_bytes) {
         uint32_t tag = get(bytes, at, 2);
         if (!known(tag)) return Status(Code::invalid, EINVAL, "unknown tag in a POSIX ACL");
         AclEntry entry{static_cast<AclTag>(tag), static_cast<uint16_t>(get(bytes, at + 2, 2)), get(bytes, at + 4, 4)};
         if (!has_id(entry.tag)) entry.id = no_id;
+        // Of several entries for one user the kernel looks at the first.
+        if (entry.tag == AclTag::user && !users.insert(entry.id).second) continue;
         acl.push_back(entry);
     }
     if (!acl.empty() && !sound(acl)) return Status(Code::invalid, EINVAL, "not a sound POSIX ACL");

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,7 +24,7 @@ struct AclEntry {
     bool operator==(const AclEntry&) const = default;
 };
 
-// Sorted as the kernel wants them: by tag, then by id.
+// Sorted as the kernel wants them: by tag.
 using PosixAcl = std::vector<AclEntry>;
 
 // system.posix_acl_access and system.posix_acl_default. EINVAL when the bytes are no list.
@@ -35,8 +34,14 @@ std::vector<uint8_t> encode_posix_acl(const PosixAcl& acl);
 bool is_extended(const PosixAcl& acl);
 PosixAcl acl_from_mode(mode_t mode);
 
-// The NFSv4 list of an object with these lists; `default_acl` is empty but for directories.
-std::vector<fsal_ace_t> to_nfs4(const PosixAcl& access, const PosixAcl& default_acl, bool directory);
+// Who a list is for. NFSACL, the side protocol of NFSv3, has POSIX lists; Ganesha makes them from NFSv4 ones, in which
+// an entry of its own stands for the mask. NFSv4 clients must not see that one.
+enum class AclProtocol { nfs4, nfsacl };
+
+// The NFSv4 list of an object with these lists; `default_acl` is empty but for directories. What a mask withholds from
+// an entry is marked in it, by Ganesha's FSAL_ACE_FLAG_MASK_*_DENY.
+std::vector<fsal_ace_t> to_nfs4(const PosixAcl& access, const PosixAcl& default_acl, AclProtocol protocol,
+                                bool directory);
 
 struct PosixAcls {
     PosixAcl access;
@@ -44,5 +49,10 @@ struct PosixAcls {
 };
 // EINVAL when a list has no equal (audit entries, inheritance on a file, inheritance without DIR and FILE both).
 Result<PosixAcls> to_posix(std::span<const fsal_ace_t> aces, bool directory);
+
+// Whether Ganesha made the list from an NFSACL one: those of Linux clients always have a mask.
+bool is_from_nfsacl(std::span<const fsal_ace_t> aces);
+// That one again, entry by entry. Sound only if the client's was.
+PosixAcls from_nfsacl(std::span<const fsal_ace_t> aces);
 
 }  // namespace fabric::fsal

@@ -64,11 +64,15 @@ class DirectoryReader {
     size_t at_ = 0, filled_ = 0;
 };
 
-Result<Object*> open_entry(const Object& directory, int fd, const char* name, fsal_attrlist* attributes) {
+Result<Object*> entry_of(const Object& directory, int fd, const char* name, fsal_attrlist& attributes) {
     if (int error = fault::hit("backing.readdir_entry")) return Status::from_errno(error);
-    UniqueFd child(::openat(fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
-    if (!child) return Status::from_errno(errno);
-    return make_child(directory, child.get(), attributes);
+    return make_entry(directory, fd, name, attributes);
+}
+
+// Where names are cached, Ganesha asks for all attributes, to cache them too. A listing hardly ever needs an entry's
+// access control list, which costs more than the others together, and without it Ganesha asks for it in time.
+attrmask_t wanted(attrmask_t asked) {
+    return op_ctx->export_perms.expire_time_attr != 0 ? asked & ~attrmask_t{ATTR_ACL} : asked;
 }
 
 // Short of descriptors or memory the whole call fails, to be repeated; anything else concerns the one entry.
@@ -101,8 +105,8 @@ fsal_status_t readdir(fsal_obj_handle* handle, fsal_cookie_t* whence, void* stat
         }
         const dirent64& found = **entry;
         fsal_attrlist list;
-        fsal_prepare_attrs(&list, attributes);
-        Result<Object*> object = open_entry(directory, reader.descriptor(), found.d_name, &list);
+        fsal_prepare_attrs(&list, wanted(attributes));
+        Result<Object*> object = entry_of(directory, reader.descriptor(), found.d_name, list);
         if (!object.ok()) {
             fsal_release_attrs(&list);
             if (ends_listing(object.status())) return to_fsal(object.status());

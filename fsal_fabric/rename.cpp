@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <cstdio>
 
 #include "fsal_fabric/caller.h"
@@ -6,6 +9,19 @@
 #include "fsal_fabric/ops.h"
 
 namespace fabric::fsal {
+namespace {
+
+// Two names of one file: rename(2) does nothing then, and the folders' change attributes are not to tell otherwise
+// (RFC 8881 §18.26.3).
+bool same_file(int old_directory, const char* old_name, int new_directory, const char* new_name) {
+    struct stat old_file {};
+    struct stat new_file {};
+    return fstatat(old_directory, old_name, &old_file, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstatat(new_directory, new_name, &new_file, AT_SYMLINK_NOFOLLOW) == 0 &&
+           old_file.st_dev == new_file.st_dev && old_file.st_ino == new_file.st_ino;
+}
+
+}  // namespace
 
 // A handle names the file, not its place, so nothing changes for those who hold it.
 fsal_status_t rename(fsal_obj_handle* object, fsal_obj_handle* old_directory, const char* old_name,
@@ -18,11 +34,12 @@ fsal_status_t rename(fsal_obj_handle* object, fsal_obj_handle* old_directory, co
     if (!old_parent.ok()) return to_fsal(old_parent.status());
     Result<UniqueFd> new_parent = from(new_directory).open(O_PATH | O_DIRECTORY);
     if (!new_parent.ok()) return to_fsal(new_parent.status());
+    bool nothing_to_do = same_file(old_parent->get(), old_name, new_parent->get(), new_name);
     fsal_status_t status = run_as_caller([&] {
         bool done = ::renameat(old_parent->get(), old_name, new_parent->get(), new_name) == 0;
         return to_fsal_errno(done ? 0 : errno);
     });
-    if (FSAL_IS_ERROR(status)) return status;
+    if (FSAL_IS_ERROR(status) || nothing_to_do) return status;
     for (fsal_obj_handle* changed : {object, old_directory, new_directory}) from(changed).note_change();
     return status;
 }

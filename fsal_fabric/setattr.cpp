@@ -22,11 +22,7 @@ fsal_status_t set_size(Object& object, bool bypass, state_t* state, uint64_t siz
     fsal_status_t status = fsal_start_io(&found, &object, &object.file.global.base, &temporary.base, state,
                                          FSAL_O_WRITE, false, nullptr, bypass, &object.file.share);
     if (FSAL_IS_ERROR(status)) return status;
-    int result;
-    do {
-        result = ::ftruncate(Fd::from(found).fd, static_cast<off_t>(size));
-    } while (result != 0 && errno == EINTR);
-    status = to_fsal_errno(result == 0 ? 0 : errno);
+    status = to_fsal_errno(truncate_as_caller(Fd::from(found).fd, size));
     fsal_status_t completed = fsal_complete_io(&object, found);
     if (FSAL_IS_SUCCESS(status)) status = completed;
     // A stateless operation took a share reservation for its duration (fsal_start_global_io).

@@ -42,6 +42,9 @@ within() {
     }
 }
 
+# Compiled objects are shared between checkouts, wherever they lie.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+
 labels=()
 while [ $# -gt 0 ]; do
     case $1 in

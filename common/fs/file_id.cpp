@@ -1,6 +1,7 @@
 #include "common/fs/file_id.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace fabric::fs {
 
@@ -28,6 +29,26 @@ FilesystemUuid FileId::filesystem() const {
     FilesystemUuid uuid;
     std::copy_n(bytes_.begin(), uuid.size(), uuid.begin());
     return uuid;
+}
+
+// include/linux/exportfs.h, fs/xfs/xfs_export.h: enum fid_type.
+uint64_t FileId::inode() const {
+    constexpr int inode32_gen = 1, inode32_gen_parent = 2, xfs_inode64_gen = 0x81, xfs_inode64_gen_parent = 0x82;
+    auto read = [this]<typename T>(T number) -> uint64_t {
+        if (kernel().size() < sizeof number) return 0;
+        std::memcpy(&number, kernel().data(), sizeof number);
+        return number;
+    };
+    switch (kernel_type()) {
+        case inode32_gen:
+        case inode32_gen_parent:
+            return read(uint32_t{});
+        case xfs_inode64_gen:
+        case xfs_inode64_gen_parent:
+            return read(uint64_t{});
+        default:
+            return 0;
+    }
 }
 
 bool FileId::operator==(const FileId& other) const { return std::ranges::equal(bytes(), other.bytes()); }

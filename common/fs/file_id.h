@@ -34,6 +34,9 @@ class FileId {
     int kernel_type() const { return bytes_[sizeof(FilesystemUuid)]; }
     std::span<const uint8_t> kernel() const { return bytes().subspan(prefix); }
 
+    // The number of the inode, when the kernel handle is of a kind that holds it (ext4, XFS and others), else 0.
+    uint64_t inode() const;
+
     bool operator==(const FileId& other) const;
 
   private:

@@ -3,8 +3,11 @@
 #include <blkid/blkid.h>
 #include <linux/magic.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -67,6 +70,31 @@ bool uuid_from_device(const std::string& device, FilesystemUuid& uuid) {
            parse_uuid(text, uuid);
 }
 
+// Most file systems of the kernel take the number of the device they are mounted from as f_fsid (u64_to_fsid of
+// huge_encode_dev in the kernel's include/linux): that one is another after a reboot with disks in another order.
+bool is_device_number(const FilesystemUuid& fsid, dev_t device) {
+    uint64_t number = (minor(device) & 0xff) | (uint64_t{major(device)} << 8) | ((minor(device) & ~0xffULL) << 12);
+    uint64_t value;
+    std::memcpy(&value, fsid.data(), sizeof value);
+    return value == number;
+}
+
+// The least size that cannot be had is found by trying, on a file without a name: no call tells it. Not beyond the
+// process's own limit, which would be a signal (setrlimit(2), RLIMIT_FSIZE).
+uint64_t largest_size(int directory) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_FSIZE, &limit);
+    uint64_t most = std::min<uint64_t>(limit.rlim_cur, INT64_MAX);
+    UniqueFd file(::openat(directory, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+    if (!file || ::ftruncate(file.get(), static_cast<off_t>(most)) == 0) return most;
+    uint64_t possible = 0, impossible = most;
+    while (impossible - possible > 1) {
+        uint64_t size = possible + (impossible - possible) / 2;
+        (::ftruncate(file.get(), static_cast<off_t>(size)) == 0 ? possible : impossible) = size;
+    }
+    return possible == 0 ? most : possible;
+}
+
 }  // namespace
 
 Result<FilesystemPtr> Filesystem::open(UniqueFd directory, const std::string& path) {
@@ -76,8 +104,9 @@ Result<FilesystemPtr> Filesystem::open(UniqueFd directory, const std::string& pa
     if (::fstat(filesystem->root_.get(), &status) != 0) return Status::from_errno(errno, "stat " + path);
     filesystem->device_ = status.st_dev;
     FABRIC_RETURN_IF_ERROR(filesystem->find_mount(path));
-    FABRIC_RETURN_IF_ERROR(filesystem->find_uuid());
     FABRIC_RETURN_IF_ERROR(filesystem->check_handles());
+    FABRIC_RETURN_IF_ERROR(filesystem->find_uuid());
+    filesystem->max_file_size_ = largest_size(filesystem->root_.get());
     return FilesystemPtr(std::move(filesystem));
 }
 
@@ -99,11 +128,16 @@ Status Filesystem::find_mount(const std::string& path) {
 
 // The kernel's own word first, then the superblock on the device: both give the same bytes. Where neither is to be
 // had (Lustre, CephFS: no block device), statfs's f_fsid is made from the cluster's and file system's identity. XFS
-// makes it from the device number, which does not last.
+// and most others make it from the device number, which does not last.
 Status Filesystem::find_uuid() {
     struct statfs status;
     if (::fstatfs(root_.get(), &status) != 0) return Status::from_errno(errno, "statfs " + path_);
     static_assert(sizeof status.f_fsid == 8);
+    if (status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC) {
+        return Status(Code::config, ENODEV,
+                      "the file system " + path_ + " (" + type_ +
+                          ") is in memory: no file and no handle of it outlives a remount, so it cannot be exported");
+    }
     FilesystemUuid fsid{};
     std::memcpy(fsid.data(), &status.f_fsid, sizeof status.f_fsid);
     if (uuid_from_kernel(root_.get(), uuid_) || uuid_from_device(source_, uuid_)) {
@@ -113,10 +147,11 @@ Status Filesystem::find_uuid() {
         }
         return {};
     }
-    if (is_zero(fsid) || status.f_type == XFS_SUPER_MAGIC) {
+    if (is_zero(fsid) || is_device_number(fsid, device_)) {
         return Status(Code::config, ENODEV,
                       "the file system " + path_ + " (" + type_ +
-                          ") has no UUID that lasts over a remount: its device " + source_ + " cannot be read");
+                          ") has no UUID that lasts over a remount: its device " + source_ +
+                          " cannot be read, so it cannot be exported");
     }
     uint64_t type = static_cast<uint64_t>(status.f_type);
     std::memcpy(fsid.data() + 8, &type, sizeof type);
@@ -143,11 +178,17 @@ Status Filesystem::check_handles() {
     return {};
 }
 
-Result<FileId> Filesystem::identify(int fd) const {
+Result<FileId> Filesystem::identify(int fd) const { return identify(fd, "", AT_EMPTY_PATH); }
+
+Result<FileId> Filesystem::identify(int directory_fd, const char* name) const {
+    return identify(directory_fd, name, 0);
+}
+
+Result<FileId> Filesystem::identify(int fd, const char* name, int flags) const {
     HandleBuffer handle;
     handle.get()->handle_bytes = FileId::kernel_max;
     int mount_id;
-    if (::name_to_handle_at(fd, "", handle.get(), &mount_id, AT_EMPTY_PATH) != 0) return Status::from_errno(errno);
+    if (::name_to_handle_at(fd, name, handle.get(), &mount_id, flags) != 0) return Status::from_errno(errno);
     return FileId::make(uuid_, handle.get()->handle_type, handle.data());
 }
 

@@ -30,8 +30,14 @@ class Filesystem {
     const std::string& source() const { return source_; }
     int root_fd() const { return root_.get(); }
 
+    // What a file can grow to, in bytes. The process's limit, or INT64_MAX, where it could not be found out (a
+    // read-only mount, no O_TMPFILE).
+    uint64_t max_file_size() const { return max_file_size_; }
+
     // The FileId of an open descriptor (O_PATH is enough) that lies on this file system.
     Result<FileId> identify(int fd) const;
+    // The FileId of what `name` in the directory stands for: a symbolic link itself, a mounted file system's root.
+    Result<FileId> identify(int directory_fd, const char* name) const;
     // open_by_handle_at(2) with the flags of open(2); O_CLOEXEC is added. ESTALE when the file is gone or the handle
     // was never valid. Interrupted calls are repeated.
     Result<UniqueFd> open(const FileId& id, int flags) const;
@@ -41,9 +47,11 @@ class Filesystem {
     Status find_mount(const std::string& path);
     Status find_uuid();
     Status check_handles();
+    Result<FileId> identify(int fd, const char* name, int flags) const;
 
     UniqueFd root_;
     dev_t device_ = 0;
+    uint64_t max_file_size_ = 0;
     FilesystemUuid uuid_{};
     std::string path_, type_, source_;
 };

@@ -41,31 +41,34 @@ Result<UniqueFd> make_file(const OpenByName& call, int directory) {
 }
 
 // Only regular files are opened: to open a device or a FIFO could do anything.
-fsal_status_t check_regular(int fd, struct stat& status) {
-    if (fstat(fd, &status) != 0) return to_fsal_errno(errno);
-    if (S_ISDIR(status.st_mode)) return fsalstat(ERR_FSAL_ISDIR, EISDIR);
-    return S_ISREG(status.st_mode) ? fsal_ok() : fsalstat(ERR_FSAL_SYMLINK, ELOOP);
+fsal_status_t check_regular(const struct statx& status) {
+    if (S_ISDIR(status.stx_mode)) return fsalstat(ERR_FSAL_ISDIR, EISDIR);
+    return S_ISREG(status.stx_mode) ? fsal_ok() : fsalstat(ERR_FSAL_SYMLINK, ELOOP);
 }
 
 fsal_status_t open_existing(OpenByName& call, state_t* state, int directory) {
     if (call.mode == FSAL_GUARDED) return fsalstat(ERR_FSAL_EXIST, EEXIST);
+    ask_for_acl_too(call.attributes);
     UniqueFd path;
     fsal_status_t status = run_as_caller([&] {
         path.reset(openat(directory, call.name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
         return to_fsal_errno(path ? 0 : errno);
     });
     if (FSAL_IS_ERROR(status)) return status;
-    struct stat file {};
-    status = check_regular(path.get(), file);
+    Result<struct statx> file = stat_descriptor(path.get());
+    if (!file.ok()) return to_fsal(file.status());
+    status = check_regular(*file);
     if (FSAL_IS_ERROR(status)) return call.mode >= FSAL_EXCLUSIVE ? fsalstat(ERR_FSAL_EXIST, EEXIST) : status;
     if (call.mode >= FSAL_EXCLUSIVE) {
-        if (!has_verifier(file, call.verifier)) return fsalstat(ERR_FSAL_EXIST, EEXIST);
+        if (!has_verifier(*file, call.verifier)) return fsalstat(ERR_FSAL_EXIST, EEXIST);
         // The one who made it may go on, though the mode that it got may not allow opening it again.
-        call.caller_checks = file.st_uid != op_ctx->creds.caller_uid;
+        call.caller_checks = file->stx_uid != op_ctx->creds.caller_uid;
     }
-    Result<Object*> object = make_child(call.parent, path.get(), nullptr);
+    // The open changes none of the attributes, unless it empties the file.
+    bool same = (call.flags & FSAL_O_TRUNC) == 0;
+    Result<Object*> object = make_child(call.parent, path.get(), *file, same ? call.attributes : nullptr);
     if (!object.ok()) return to_fsal(object.status());
-    status = open_object(**object, state, call.flags, FSAL_NO_CREATE, nullptr, call.attributes);
+    status = open_object(**object, state, call.flags, FSAL_NO_CREATE, nullptr, same ? nullptr : call.attributes);
     if (FSAL_IS_ERROR(status))
         (*object)->obj_ops->release(*object);
     else
@@ -106,13 +109,15 @@ void hand_over(Object& object, state_t* state, fsal_openflags_t flags, UniqueFd 
 }
 
 fsal_status_t finish_new(OpenByName& call, state_t* state, UniqueFd fd) {
-    Result<Object*> made = make_child(call.parent, fd.get(), nullptr);
+    // Attributes of a file that is complete as it was made are read once.
+    bool complete = call.mode < FSAL_EXCLUSIVE && after_creation(*call.set).valid_mask == 0;
+    ask_for_acl_too(call.attributes);
+    Result<Object*> made = make_child(call.parent, fd.get(), complete ? call.attributes : nullptr);
     if (!made.ok()) return to_fsal(made.status());
     Object& object = **made;
     call.parent.note_change();
     fsal_status_t status = set_initial(call, object, fd.get());
-    ask_for_acl_too(call.attributes);
-    if (FSAL_IS_SUCCESS(status) && call.attributes != nullptr)
+    if (FSAL_IS_SUCCESS(status) && call.attributes != nullptr && !complete)
         status = fetch_attributes(object, fd.get(), call.attributes);
     if (FSAL_IS_ERROR(status)) {
         object.obj_ops->release(&object);

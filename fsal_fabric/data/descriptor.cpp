@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/fault.h"
+#include "fsal_fabric/caller.h"
 #include "fsal_fabric/data/relief.h"
 
 namespace fabric::fsal {
@@ -52,8 +53,10 @@ void init_descriptor(Fd& descriptor, fsal_fd_type type, fsal_export* owner) {
 }
 
 fsal_status_t open_descriptor(Object& object, Fd& descriptor, fsal_openflags_t flags) {
-    Result<UniqueFd> opened = open_with_relief(object, posix_flags(flags));
+    Result<UniqueFd> opened = open_with_relief(object, posix_flags(flags & ~FSAL_O_TRUNC));
     if (!opened.ok()) return to_fsal(opened.status());
+    if ((flags & FSAL_O_TRUNC) != 0)
+        if (int error = truncate_as_caller(opened->get(), 0)) return to_fsal_errno(error);
     watch_descriptors(opened->get());
     if (descriptor.fd >= 0) close_descriptor(descriptor);
     descriptor.fd = opened->release();
@@ -93,8 +96,14 @@ int direct_descriptor(Object& object, Fd& descriptor) {
 
 fsal_status_t close_func(fsal_obj_handle*, fsal_fd* base) { return close_descriptor(Fd::from(base)); }
 
+// For the first lock of an owner Ganesha opens the file both ways, and as the client has it open when that is refused
+// with ERR_FSAL_ACCESS (fsal_start_io): so locks for reading work on a read-only file system, too.
 fsal_status_t reopen_func(fsal_obj_handle* handle, fsal_openflags_t flags, fsal_fd* base) {
-    return open_descriptor(from(handle), Fd::from(base), flags);
+    fsal_status_t status = open_descriptor(from(handle), Fd::from(base), flags);
+    bool for_locks = base->fd_type == FSAL_FD_STATE && (flags & FSAL_O_RDWR) == FSAL_O_RDWR;
+    bool not_writable = status.minor == EROFS || status.minor == ETXTBSY || status.minor == EPERM;
+    if (FSAL_IS_ERROR(status) && for_locks && not_writable) return fsalstat(ERR_FSAL_ACCESS, status.minor);
+    return status;
 }
 
 void FileIo::prepare(Object& object) {

@@ -71,8 +71,9 @@ fsal_status_t replace_descriptor(Object& object, Fd& descriptor, fsal_openflags_
 
 bool check_verifier(fsal_obj_handle* handle, fsal_verifier_t verifier) {
     Result<UniqueFd> file = from(handle).open(O_PATH | O_CLOEXEC);
-    struct stat status {};
-    return file.ok() && fstat(file->get(), &status) == 0 && has_verifier(status, verifier);
+    if (!file.ok()) return false;
+    Result<struct statx> status = stat_descriptor(file->get());
+    return status.ok() && has_verifier(*status, verifier);
 }
 
 fsal_status_t open_object(Object& object, state_t* state, fsal_openflags_t flags, fsal_create_mode mode,

@@ -19,6 +19,7 @@
 #include "fsal_fabric/data/residency.h"
 #include "fsal_fabric/data/runtime.h"
 #include "fsal_fabric/export.h"
+#include "fsal_fabric/request_memo.h"
 
 namespace fabric::fsal {
 namespace {
@@ -213,6 +214,18 @@ void wait_for_buffer(Read& read, const void* connection) {
 
 const void* connection_of_call() { return op_ctx->nfs_reqdata != nullptr ? op_ctx->nfs_reqdata->svc.rq_xprt : nullptr; }
 
+// The file's size at the start. 0 or a positive errno.
+int find_size(Read& read) {
+    if (const RequestMemo* known = RequestMemo::find(read.io.object())) {
+        read.size = known->status.stx_size;
+        return 0;
+    }
+    struct stat file {};
+    if (fstat(read.io.fd(), &file) != 0) return errno;
+    read.size = static_cast<uint64_t>(file.st_size);
+    return 0;
+}
+
 void start(Read& read) {
     fsal_io_arg& arguments = read.completion.arguments();
     if (arguments.iov[0].iov_base == nullptr) {
@@ -247,9 +260,7 @@ void read2(fsal_obj_handle* handle, bool bypass, fsal_async_cb done, fsal_io_arg
         detach_own_buffer(*arguments);
         return read.completion.here(status);
     }
-    struct stat file {};
-    if (fstat(read.io.fd(), &file) != 0) return read.completion.here(settle(read, errno, 0));
-    read.size = static_cast<uint64_t>(file.st_size);
+    if (int error = find_size(read)) return read.completion.here(settle(read, error, 0));
     read.offset = arguments->offset;
     read.budget = from(op_ctx->fsal_export).io_budget.get();
     if (read.offset >= read.size) return read.completion.here(settle(read, 0, read.size));

@@ -59,7 +59,7 @@ size_t ReplyMemory::allowed(const Account& account, size_t bytes) const {
     size_t free = pool_.limit() - std::min(pool_.lent(), pool_.limit());
     if (account.held + bytes <= free / 32) return bytes;
     if (account.held != 0) return 0;
-    return std::min(bytes, std::max(least, io::BufferPool::affordable(free / 16)));
+    return std::min(bytes, std::max(least, io::BufferPool::affordable(free / 8)));
 }
 
 bool ReplyMemory::take(Ticket& ticket, const void* connection) {

@@ -14,9 +14,9 @@ struct Account;
 // A reply's buffer is held until its bytes are sent, so clients that do not read their replies would take all of them.
 // A connection may therefore hold at most a 32nd of what is free (the limit sinks as memory fills up, and something
 // is left for those that come new); what it asks for beyond waits until replies of its own are sent. Whoever holds
-// nothing gets up to a 16th of what is free, at least 64 KiB, at once: a READ may be answered short. Only when all is
-// taken, by more than a hundred greedy connections at 64 MiB, does a new one wait until one of these is served or ended.
-// Thread safe.
+// nothing gets up to an eighth of what is free, at least 64 KiB, at once: a READ may be answered short. Only when all
+// is taken, by more than a hundred greedy connections at 64 MiB, does a new one wait until one of these is served or
+// ended. Thread safe.
 class ReplyMemory {
   public:
     // One READ that wants a buffer; embedded in the call's object.

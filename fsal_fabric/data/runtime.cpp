@@ -43,10 +43,12 @@ Status start_data(const DataConfig& config) {
     if (!engine.ok()) return engine.status();
     runtime.engine = std::move(engine).value();
     start_descriptor_relief();
+    runtime.uncommitted.start();
     return {};
 }
 
 void stop_data() {
+    data_runtime().uncommitted.stop();
     stop_descriptor_relief();
     data_runtime().engine.reset();
     data_runtime().reply_memory.reset();

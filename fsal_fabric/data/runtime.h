@@ -8,6 +8,7 @@
 #include "common/io/engine.h"
 #include "fsal_fabric/data/data_ops.h"
 #include "fsal_fabric/data/reply_memory.h"
+#include "fsal_fabric/data/uncommitted.h"
 
 namespace fabric::fsal {
 
@@ -16,6 +17,7 @@ struct DataRuntime {
     std::unique_ptr<io::BufferPool> buffers;
     std::unique_ptr<ReplyMemory> reply_memory;
     std::unique_ptr<io::Engine> engine;
+    UncommittedFiles uncommitted;
 };
 
 // Valid between start_data and stop_data.

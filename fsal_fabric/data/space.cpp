@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/fault.h"
+#include "fsal_fabric/caller.h"
 #include "fsal_fabric/data/descriptor.h"
 #include "fsal_fabric/data/ops.h"
 
@@ -43,10 +44,13 @@ fsal_status_t fallocate(fsal_obj_handle* handle, state_t* state, uint64_t offset
     if (FSAL_IS_ERROR(status)) return status;
     if (int error = fault::hit("backing.fallocate")) return to_fsal_errno(error);
     int mode = allocate ? 0 : FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-    while (::fallocate(io.fd(), mode, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0)
-        if (errno != EINTR) return to_fsal_errno(errno);
-    from(handle).note_change();
-    return fsal_ok();
+    int error = write_as_caller(io.fd(), [&] {
+        while (::fallocate(io.fd(), mode, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0)
+            if (errno != EINTR) return errno;
+        return 0;
+    });
+    if (error == 0) from(handle).note_change();
+    return to_fsal_errno(error);
 }
 
 // The hints that the kernel took remain in `hints`, the others are cleared, as the reply is to say.

@@ -32,6 +32,7 @@ void FileData::init(fsal_obj_handle& of, fsal_export& owner) {
     share = {};
     object = &of;
     uncommitted = -1;
+    next_uncommitted = previous_uncommitted = nullptr;
 }
 
 void FileData::destroy() { destroy_fsal_fd(&global.base); }

@@ -9,10 +9,10 @@ std::array<timespec, 2> verifier_times(const char* verifier) {
     return {timespec{half[0] & INT32_MAX, 0}, timespec{half[1] & INT32_MAX, 0}};
 }
 
-bool has_verifier(const struct stat& status, const char* verifier) {
+bool has_verifier(const struct statx& status, const char* verifier) {
     std::array<timespec, 2> times = verifier_times(verifier);
-    return status.st_atim.tv_sec == times[0].tv_sec && status.st_atim.tv_nsec == 0 &&
-           status.st_mtim.tv_sec == times[1].tv_sec && status.st_mtim.tv_nsec == 0;
+    return status.stx_atime.tv_sec == times[0].tv_sec && status.stx_atime.tv_nsec == 0 &&
+           status.stx_mtime.tv_sec == times[1].tv_sec && status.stx_mtime.tv_nsec == 0;
 }
 
 }  // namespace fabric::fsal

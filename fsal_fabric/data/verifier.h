@@ -14,6 +14,6 @@ namespace fabric::fsal {
 
 // For futimens(2): access time, modification time.
 std::array<timespec, 2> verifier_times(const char* verifier);
-bool has_verifier(const struct stat& status, const char* verifier);
+bool has_verifier(const struct statx& status, const char* verifier);
 
 }  // namespace fabric::fsal

@@ -12,6 +12,7 @@
 
 #include "common/fault.h"
 #include "common/io/transfer_metrics.h"
+#include "fsal_fabric/caller.h"
 #include "fsal_fabric/data/commit.h"
 #include "fsal_fabric/data/completion.h"
 #include "fsal_fabric/data/descriptor.h"
@@ -179,8 +180,10 @@ int write_cached(Write& write) {
 }
 
 void start(Write& write) {
-    int direct = direct_way(write);
-    if (direct >= 0 || write.stable) {
+    // What root writes to a file with set-id bits takes the slow way, on which they stay.
+    bool keeping = keeps_set_id_bits(write.io.fd());
+    int direct = keeping ? -1 : direct_way(write);
+    if (direct >= 0 || (write.stable && !keeping)) {
         auto* call = new WriteCall(std::move(write));
         if (direct >= 0) {
             call->path = Path::direct;
@@ -188,9 +191,9 @@ void start(Write& write) {
         }
         return submit(*call, direct >= 0 ? direct : call->write.io.fd(), call->write.offset, call->write.length);
     }
-    int error = write_cached(write);
+    int error = keeping ? write_as_caller(write.io.fd(), [&] { return write_cached(write); }) : write_cached(write);
     io::count_transfer(Direction::write, Path::page_cache, write.done);
-    if (must_sync(write)) {
+    if (write.stable ? write.done > 0 : must_sync(write)) {
         if (int lost = sync_file(write.io.object(), write.io.fd())) {
             error = lost;
             write.done = 0;

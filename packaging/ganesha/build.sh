@@ -6,7 +6,7 @@
 # The prefix is keyed by what goes in (archives, patches, build options, compiler), so a second call is instant and an
 # edited patch is never mistaken for the old build: $FABRIC_CACHE/ganesha/KEY. Under it: bin/, lib/, include/ (the headers an
 # FSAL is compiled against) and src/ (the patched sources). See fetch.sh for GANESHA_SRC, NTIRPC_SRC and FABRIC_SKIP_PATCH.
-# FABRIC_SANITIZE=address,undefined builds with those sanitizers.
+# FABRIC_SANITIZE=address,undefined builds with those sanitizers; the FSAL must be built with them too.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -34,6 +34,11 @@ trap 'echo "build.sh: the build failed; the log is $log; its end:" >&2; tail -n 
 "$here/fetch.sh" "$prefix/src" > "$log"
 flags="-O2 -g -fno-omit-frame-pointer"
 [ -z "${FABRIC_SANITIZE:-}" ] || flags="-O1 -g -fno-omit-frame-pointer -fsanitize=$FABRIC_SANITIZE"
+allocator=()
+if [[ ${FABRIC_SANITIZE:-} == *address* ]]; then    # its malloc, and one copy of each symbol: no RTLD_DEEPBIND
+    flags+=" -DSANITIZE_ADDRESS"
+    allocator=(-DALLOCATOR=libc)
+fi
 {
     launcher=; ! command -v ccache > /dev/null || launcher=-DCMAKE_C_COMPILER_LAUNCHER=ccache
     export CCACHE_BASEDIR=$prefix CCACHE_NOHASHDIR=1
@@ -44,7 +49,7 @@ flags="-O2 -g -fno-omit-frame-pointer"
         -DUSE_FSAL_VFS=ON -DUSE_FSAL_MEM=ON -DUSE_FSAL_CEPH=OFF -DUSE_FSAL_RGW=OFF -DUSE_FSAL_GLUSTER=OFF \
         -DUSE_FSAL_GPFS=OFF -DUSE_FSAL_PROXY_V3=OFF -DUSE_FSAL_PROXY_V4=OFF -DUSE_FSAL_XFS=OFF -DUSE_FSAL_LUSTRE=OFF \
         -DUSE_FSAL_KVSFS=OFF -DUSE_FSAL_LIZARDFS=OFF -DUSE_FSAL_SAUNAFS=OFF -DUSE_ADMIN_TOOLS=OFF -DUSE_GUI_ADMIN_TOOLS=OFF \
-        -DUSE_MAN_PAGE=OFF -D_MSPAC_SUPPORT=OFF
+        -DUSE_MAN_PAGE=OFF -D_MSPAC_SUPPORT=OFF "${allocator[@]}"
     cmake --build "$prefix/build"
     cmake --install "$prefix/build"
 } >> "$log" 2>&1

@@ -164,7 +164,16 @@ def start(fsal, folder, gdb=False):
         os.chmod(folder / name, 0o777)
         exports.append(gw.Export(str(folder / name), pseudo=f"/{name}", options=options))
     (folder / "witness/witness").write_bytes(WITNESS)
-    return gw.Gateway(exports, fsal=fsal, log_level="MAJ", core={"Enable_NLM": "true"}, nfsv4={"Lease_Lifetime": 60}, wrapper=gw.GDB if gdb else ()).start()
+    return gw.Gateway(exports, fsal=fsal, log_level="MAJ", core={"Enable_NLM": "true"}, nfsv4={"Lease_Lifetime": 10}, wrapper=gw.GDB if gdb else ()).start()
+
+
+def let_go(gateway, descriptors):
+    """The clients of the bursts are gone without a word: when their leases are over, nothing of theirs is open."""
+    deadline = time.monotonic() + 120
+    while gateway.fds() > descriptors + 20:
+        if time.monotonic() > deadline:
+            raise Failure(f"{gateway.fds()} descriptors are open long after all clients went, {descriptors} before them")
+        time.sleep(0.5)
 
 
 def run(arguments, folder):
@@ -173,6 +182,7 @@ def run(arguments, folder):
     failures = 0
     try:
         fuzzer.check()
+        descriptors = gateway.fds()
         deadline = time.monotonic() + arguments.seconds
         number = arguments.burst or 0
         while time.monotonic() < deadline or number == (arguments.burst or 0):
@@ -199,10 +209,15 @@ def run(arguments, folder):
               f"{gateway.fds()} fds, "
               f"{dict(fuzzer.counts)}, {failures} failures")
         if arguments.stop:
-            gateway.stop()
+            let_go(gateway, descriptors)
+            if gateway.stop(30) != 0:
+                raise Failure(f"the server ended with {gateway.process.returncode} when told to end")
         else:
             gateway.kill9()
         return 1 if failures else 0
+    except Failure as failure:
+        print(f"FAILED: {failure}\n{gateway.backtrace() or gateway.log_tail()}", flush=True)
+        return 1
     finally:
         gateway.close()
 

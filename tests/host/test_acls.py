@@ -35,13 +35,16 @@ FULL = posix((USER_OBJ, 6, -1), (USER, 4, ALICE), (USER, 6, BOB), (GROUP_OBJ, 0,
              (OTHER, 0, -1))
 
 
-class Acls(case.GatewayCase):
+class FileCase(case.GatewayCase):
     def setUp(self):
         self.only_fabric("is built without POSIX ACLs")
         self.file = self.backing / self.id().rsplit(".", 1)[-1]
         self.file.write_bytes(b"content")
         os.chown(self.file, OWNER, STAFF)
         os.chmod(self.file, 0o600)
+
+
+class Acls(FileCase):
 
     def access(self, name, client, path):
         if name == "v3":
@@ -110,6 +113,74 @@ class Acls(case.GatewayCase):
         client.connection.credential = rpc.auth_sys(ALICE, ALICE)
         new = client.lookup(client.lookup(client.root, "folder").handle, "new").handle
         self.assertEqual(client.access(new) & READ_WRITE, READ_WRITE)
+
+
+class NfsAcl(FileCase):
+    """The side protocol of NFSv3 (program 100227, no RFC; the kernel's fs/nfsd/nfs3acl.c): lists go both ways unchanged."""
+    PROGRAM, GETACL, SETACL = 100227, 1, 2
+    ACCESS, ACCESS_COUNT = 1, 2
+
+    def get(self, client, handle):
+        """[(tag, permissions, id)] of the access list."""
+        data = rpc.Unpacker(client.connection.call(self.PROGRAM, 3, self.GETACL, Packer().opaque(handle).u32(3).bytes())
+                            .rest())
+        self.assertEqual(data.u32(), 0)
+        if data.boolean():
+            nfs3.fattr(data)
+        data.u32()
+        count = data.u32()
+        entries = data.array(lambda d: (d.u32(), d.u32(), d.u32()))
+        self.assertEqual(len(entries), count)
+        return sorted((tag, permissions, who if tag in (USER, GROUP) else -1) for tag, who, permissions in entries)
+
+    def set(self, client, handle, entries):
+        packer = Packer().opaque(handle).u32(self.ACCESS | self.ACCESS_COUNT)
+        packer.u32(len(entries)).u32(len(entries))
+        for tag, permissions, who in entries:
+            packer.u32(tag).u32(0 if who < 0 else who).u32(permissions)
+        packer.u32(0).u32(0)
+        data = rpc.Unpacker(client.connection.call(self.PROGRAM, 3, self.SETACL, packer.bytes()).rest())
+        return data.u32()
+
+    def both_ways(self, *entries):
+        os.setxattr(self.file, NAME, posix(*entries))
+        client = self.v3()
+        handle = client.lookup(client.root, self.file.name).handle
+        listed = self.get(client, handle)
+        self.assertEqual(listed, sorted(entries))
+        os.setxattr(self.file, NAME, FULL)
+        self.assertEqual(self.set(client, handle, listed), 0)
+        self.assertEqual(os.getxattr(self.file, NAME), posix(*sorted(entries, key=lambda entry: (entry[0], entry[2]))))
+        self.assertEqual(self.get(client, handle), sorted(entries))
+
+    def test_what_a_mask_withholds_stays_in_the_list(self):
+        self.both_ways((USER_OBJ, 7, -1), (USER, 7, ALICE), (GROUP_OBJ, 5, -1), (GROUP, 6, TEAM), (MASK, 4, -1), (OTHER, 0, -1))
+        self.assertEqual(os.stat(self.file).st_mode & 0o777, 0o740)
+
+    def test_a_group_that_may_less_than_everyone(self):
+        self.both_ways((USER_OBJ, 6, -1), (GROUP_OBJ, 0, -1), (GROUP, 2, TEAM), (GROUP, 1, STAFF), (MASK, 7, -1), (OTHER, 4, -1))
+
+    def test_users_with_the_numbers_of_the_special_ones(self):
+        self.both_ways((USER_OBJ, 6, -1), *((USER, number, number) for number in (1, 2, 3, 4)), (GROUP_OBJ, 0, -1),
+                       (MASK, 7, -1), (OTHER, 0, -1))
+
+    def test_a_removed_list_is_gone(self):
+        os.setxattr(self.file, NAME, FULL)
+        client = self.v3()
+        handle = client.lookup(client.root, self.file.name).handle
+        self.assertEqual(len(self.get(client, handle)), 7)
+        self.assertEqual(self.set(client, handle, [(USER_OBJ, 6, -1), (GROUP_OBJ, 4, -1), (MASK, 4, -1), (OTHER, 0, -1)]), 0)
+        self.assertNotIn(NAME, os.listxattr(self.file))
+        self.assertEqual(os.stat(self.file).st_mode & 0o777, 0o640)
+        self.assertEqual(self.get(client, handle), [])
+
+
+class NfsAclCached(NfsAcl):
+    """The same where attributes are cached."""
+    export_options = {"Attr_Expiration_Time": 600}
+
+    def both_ways(self, *entries):
+        self.skipTest("sets lists beside the server")
 
 
 if __name__ == "__main__":

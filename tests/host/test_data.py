@@ -58,6 +58,21 @@ class Descriptors(case.GatewayCase):
             self.assertEqual((self.backing / f"f{number}").read_bytes()[:6], b"%06d" % (number + 1))
             retried(self, client.write, handle, 0, b"%06d" % number, nfs3.FILE_SYNC)
 
+    def test_the_server_settles_uncommitted_files_when_they_are_many(self):
+        """At a sixteenth of the descriptors. An error then reaches the client by the write verifier."""
+        self.only_fabric("keeps no account")
+        self.gateway.restart_with_faults("backing.fsync=EIO*1")
+        client = self.v3()
+        handles = [client.walk(f"f{number}") for number in range(self.LIMIT // 16 + 2)]
+        before = client.write(handles[0], 0, b"x").verifier
+        for handle in handles[1:]:
+            client.write(handle, 0, b"x")
+        deadline = time.monotonic() + 60
+        while client.write(handles[0], 0, b"y").verifier == before:
+            self.assertLess(time.monotonic(), deadline, "the verifier stays as it is though the sync failed")
+        self.assertEqual(self.gateway.metrics()["fabric_uncommitted_rounds_total"], 1)
+        self.gateway.restart_with_faults("")
+
     def test_more_opens_than_descriptors(self):
         """Opens hold their descriptors: the one too many is refused for the moment, and works after a close."""
         client = self.v41()

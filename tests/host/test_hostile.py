@@ -56,6 +56,22 @@ class Hostile(case.GatewayCase):
             self.assertIn(self.share(connection, 20, file, 3, 3, b"fourth"), (0, 1, 5))
             self.nlm(connection, 23, Packer().string(b"caller").u32(2).bytes())
 
+    def test_nlm_free_all_lets_go_of_all_that_the_locks_held(self):
+        """NM_LOCK, then FREE_ALL: the state of each lock, with a descriptor, once stayed for good."""
+        file = self.v3().walk("file")
+        with rpc.Connection(self.gateway.nlm_port) as connection:
+            before = self.gateway.fds()
+            for process in range(40):
+                lock = (Packer().string(b"caller").opaque(file).opaque(b"owner").u32(process).u64(100 * process).u64(100)
+                        .bytes())
+                data = self.nlm(connection, 22, Packer().opaque(b"cookie").boolean(False).boolean(True).raw(lock)
+                                .boolean(False).u32(1).bytes())
+                data.opaque()
+                self.assertEqual(data.u32(), 0)     # GRANTED
+            self.assertGreaterEqual(self.gateway.fds(), before + 40)
+            self.nlm(connection, 23, Packer().string(b"caller").u32(1).bytes())
+            self.assertLess(self.gateway.fds(), before + 10)
+
     # -- NFSv4 state
 
     def test_lock_with_the_stateid_of_an_open(self):
@@ -98,6 +114,8 @@ class Hostile(case.GatewayCase):
         values = {ops.SIZE: Packer().u64(len(self.content)).bytes(), ops.MODE: Packer().u32(0o666).bytes()}
         client.run(ops.putfh(handle), ops.op(ops.VERIFY, Packer().raw(ops.fattr(values))))
         self.assert_status("SAME", client.run, ops.putfh(handle), ops.op(ops.NVERIFY, Packer().raw(ops.fattr(values))))
+        longer = Packer().raw(ops.bitmap([ops.SIZE])).opaque(values[ops.SIZE] + b"tail")
+        self.assert_status(("NOT_SAME", "BADXDR", "INVAL"), client.run, ops.putfh(handle), ops.op(ops.VERIFY, longer))
         values[ops.SIZE] = Packer().u64(5).bytes()
         self.assert_status("NOT_SAME", client.run, ops.putfh(handle), ops.op(ops.VERIFY, Packer().raw(ops.fattr(values))))
 

@@ -46,10 +46,7 @@ class Identity(case.GatewayCase):
         file = root.put(root.root, "by-root", b"x")
         self.assertEqual(self.owner("rootsquash/by-root"), (ANONYMOUS, ANONYMOUS))
         for values in (nfs3.sattr(uid=0), nfs3.sattr(gid=0), nfs3.sattr(uid=2000)):
-            try:                                    # the core squashes the ids asked for, too, so some are no change
-                root.setattr(file, values)
-            except nfs3.NfsError as error:
-                self.assertIn(error.name, ("PERM", "ACCES"))
+            self.assert_status("PERM", root.setattr, file, values)
             self.assertEqual(self.owner("rootsquash/by-root"), (ANONYMOUS, ANONYMOUS))
         secret = self.backing / "rootsquash/secret"
         secret.write_bytes(b"secret")
@@ -73,8 +70,10 @@ class Identity(case.GatewayCase):
     def test_everybody_is_nobody_with_all_squash(self):
         for uid in (0, 1, 2000):
             client = self.as_user(uid, uid, [3000], path="/allsquash")
-            client.put(client.root, f"by-{uid}", b"x")
+            file = client.put(client.root, f"by-{uid}", b"x")
             self.assertEqual(self.owner(f"allsquash/by-{uid}"), (ANONYMOUS, ANONYMOUS))
+            self.assert_status("PERM", client.setattr, file, nfs3.sattr(uid=2000))
+            self.assert_status("PERM", client.setattr, file, nfs3.sattr(gid=3000))
 
     def test_a_user_that_no_database_knows(self):
         for uid, gid in ((54321, 54322), (2**31, 2**31), (2**32 - 3, 2**32 - 3)):
@@ -176,6 +175,32 @@ class Identity(case.GatewayCase):
         owner.setattr(file, nfs3.sattr(mode=0o6777))
         other.write(file, 0, b"y", nfs3.FILE_SYNC)
         self.assertEqual(os.stat(self.backing / "export/setuid").st_mode & 0o6000, 0)
+
+    def test_set_id_bits_stay_when_root_writes_or_truncates(self):
+        path = self.backing / "export/setid"
+        root, user = self.v41(2), self.v41(2)
+        user.connection.credential = rpc.auth_sys(2000, 2000)
+        root.put(root.handle(), "setid", b"x" * 10000)
+        opened = {client: client.open(client.handle(), "setid") for client in (root, )}
+        os.chmod(path, 0o6777)
+        opened[user] = user.open(user.handle(), "setid")
+        file = opened[root].handle
+
+        def empty(client):
+            client.close(client.open(client.handle(), "setid", how=ops.UNCHECKED, values=ops.encode_size(0)))
+        changes = {
+            "write": lambda c, s: c.run(ops.putfh(file), ops.write(s, 0, b"y")),
+            "stable write": lambda c, s: c.run(ops.putfh(file), ops.write(s, 0, b"y", 2)),
+            "truncate": lambda c, s: c.run(ops.putfh(file), ops.setattr_(ops.encode_size(5), s)),
+            "allocate": lambda c, s: c.run(ops.putfh(file), ops.allocate(s, 0, 20000)),
+            "punch": lambda c, s: c.run(ops.putfh(file), ops.deallocate(s, 0, 8192)),
+            "open with size 0": lambda c, s: empty(c)}
+        for name, change in changes.items():
+            for client, bits in ((root, 0o6777), (user, 0o777)):
+                with self.subTest(name, bits=oct(bits)):
+                    os.chmod(path, 0o6777)
+                    change(client, opened[client].stateid)
+                    self.assertEqual(os.stat(path).st_mode & 0o7777, bits)
 
     def test_v4_sees_the_same_users(self):
         client = self.v41()

@@ -104,6 +104,28 @@ class Edges(case.GatewayCase):
                 self.assertLessEqual(count, 6)
         self.assertIn(v3.read_all(file), (b"0123456789", b"abc3456789", b"abcdef6789"))
 
+    def test_the_largest_file_is_named(self):
+        """FSINFO and the attribute maxfilesize (RFC 7530 §5.8.2.25): a client refuses what reaches over it at once, when
+        the application writes."""
+        self.only_fabric("names the largest offset, not the largest file")
+        v3, v4 = self.v3(), self.v41()
+        largest = v3.fsinfo().maxfilesize
+        values = v4.run(ops.putfh(v4.handle()), ops.getattr_(ops.MAXFILESIZE))[-1]
+        self.assertEqual(values[ops.MAXFILESIZE], largest)
+        file = v3.create(v3.root, "largest").handle
+        self.addCleanup(v3.remove, v3.root, "largest")
+        v3.write(file, largest - 1, b"x")
+        self.assertEqual(v3.getattr(file).size, largest)
+        self.assert_status(("FBIG", "INVAL"), v3.write, file, largest, b"x")
+        self.assert_status(("FBIG", "INVAL"), v3.setattr, file, nfs3.sattr(size=largest + 1))
+        # What locks reach over is offsets, which do not end there.
+        opened = v4.open(v4.handle(), "largest")
+        other = self.v41()
+        theirs = other.open(other.handle(), "largest")
+        kept = min(largest, 2**62)
+        v4.run(ops.putfh(opened.handle), ops.lock_new(ops.WRITE_LT, kept - 10, 20, opened.stateid, b"one", v4.clientid))
+        other.run(ops.putfh(theirs.handle), ops.lock_new(ops.WRITE_LT, kept + 10, 20, theirs.stateid, b"two", other.clientid))
+
     def test_setattr_sizes(self):
         v3 = self.v3()
         file = v3.create(v3.root, "sized").handle
@@ -129,6 +151,21 @@ class Edges(case.GatewayCase):
                 v4.run(ops.putfh(v4.handle("commit")), ops.commit(offset, 2**32 - 1))
             except nfs3.NfsError as error:
                 self.assertIn(error.name, ("INVAL", "FBIG"), offset)
+
+
+class LargestOffsets(case.GatewayCase):
+    export_options = {"MaxOffsetRead": 1 << 20, "MaxOffsetWrite": 1 << 20}
+
+    def test_no_offset_wraps_around_the_exports_limits(self):
+        v3, v4 = self.v3(), self.v41()
+        file = v3.put(v3.root, "file", b"content")
+        v3.read(file, (1 << 20) - 2, 2)
+        v3.write(file, (1 << 20) - 2, b"ab")
+        for offset in ((1 << 20) - 1, 1 << 20, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1):
+            self.assert_status("FBIG", v3.read, file, offset, 2)
+            self.assert_status("FBIG", v3.write, file, offset, b"ab")
+            for operation in (ops.read(ops.ANONYMOUS, offset, 2), ops.write(ops.ANONYMOUS, offset, b"ab")):
+                self.assert_status(("FBIG", "INVAL"), v4.run, ops.putfh(v4.handle("file")), operation)
 
 
 class Exclusive(case.GatewayCase):

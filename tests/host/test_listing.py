@@ -162,6 +162,21 @@ class Changing(case.GatewayCase):
                 self.assertEqual(set(stable), {f"entry-{number:07}".encode() for number in range(3000)})
 
 
+class Unsearchable(case.GatewayCase):
+    def test_names_of_a_folder_that_may_be_read_and_not_searched(self):
+        """Each entry has its own error (RFC 7530 §5.8.1.12), the listing has none."""
+        folder = self.backing / "folder"
+        folder.mkdir()
+        (folder / "in").write_bytes(b"")
+        os.chown(folder, 2000, 2000)
+        os.chmod(folder, 0o400)
+        for client in (self.v40(), self.v41(2)):
+            client.connection.credential = rpc.auth_sys(2000, 2000)
+            entries = client.list(client.handle("folder"), (ops.RDATTR_ERROR, ops.SIZE, ops.FILEID))
+            self.assertEqual([(entry.name, entry.attributes) for entry in entries], [(b"in", {ops.RDATTR_ERROR: 13})])
+            self.assert_status("ACCES", client.list, client.handle("folder"), (ops.SIZE,))
+
+
 class Unreadable(case.GatewayCase):
     def test_one_name_that_cannot_be_looked_at_does_not_end_the_listing(self):
         self.only_fabric("aborts the listing")

@@ -57,12 +57,21 @@ def _has_handles(directory):
     return libc.name_to_handle_at(at_fdcwd, os.fsencode(directory), handle, ctypes.byref(mount_id), 0) == 0
 
 
+def is_in_memory(directory):
+    """Whether it lies on a tmpfs, whose handles do not outlive it: the gateway does not export one."""
+    device = os.stat(directory).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        fields = [line.split() for line in mounts]
+    return any(line[2] == wanted and line[line.index("-") + 1] in ("tmpfs", "ramfs") for line in fields)
+
+
 def backing_root():
     """A directory on a file system with file handles. Overlay roots (containers) have none."""
     named = os.environ.get("FABRIC_TEST_DIR")
     for base in [named] if named else ["/tmp", "/var/tmp", str(ROOT)]:
         os.makedirs(base, exist_ok=True)
-        if _has_handles(base):
+        if _has_handles(base) and not is_in_memory(base):
             return base
     raise NoHandles("no file system with file handles under /tmp, /var/tmp or the source tree: set FABRIC_TEST_DIR")
 
@@ -362,8 +371,9 @@ class Gateway:
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
+            stacks = self.stacks()
             self.kill9()
-            raise GatewayError(f"the server did not end within {timeout} s of SIGTERM:\n{self.log_tail()}") from None
+            raise GatewayError(f"the server did not end within {timeout} s of SIGTERM:\n{self.log_tail()}\n{stacks}") from None
 
     def kill9(self):
         if self.alive():
@@ -414,6 +424,15 @@ class Gateway:
         switched credentials writes none.)"""
         console = (self.work / "console").read_text(errors="replace")
         return "\n".join(line[:300] for line in console.splitlines() if line.startswith("#") or " received signal" in line)
+
+    def stacks(self):
+        """What each thread is doing now: for a server that hangs. Empty where there is no gdb."""
+        try:
+            shown = subprocess.run(["gdb", "-batch", "-nx", "-p", str(self.pid), "-ex", "thread apply all bt 14"], text=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=180)
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return "\n".join(line[:200] for line in shown.stdout.splitlines() if line.startswith(("Thread ", "#")))
 
     def _proc(self, name):
         return pathlib.Path(f"/proc/{self.pid}/{name}").read_text()

@@ -129,9 +129,11 @@ class Client:
 
 
 class Client40(Client):
-    def __init__(self, gateway, **options):
+    """`callback_address` is where the server may call back, as a universal address."""
+
+    def __init__(self, gateway, callback_address="127.0.0.1.0.0", **options):
         super().__init__(gateway, **options)
-        found = self.run(ops.setclientid(self.name, self.boot))[-1]
+        found = self.run(ops.setclientid(self.name, self.boot, callback_address))[-1]
         self.clientid = found.clientid
         self.run(ops.setclientid_confirm(found.clientid, found.verifier))
 
@@ -153,14 +155,16 @@ class Client40(Client):
 
 
 class Client41(Client):
-    """A session of one slot that this object uses; more slots by `slot=` on `values`."""
+    """A session of one slot that this object uses; more slots by `slot=` on `values`. With `back_channel` the server calls
+    back on the same connection: see rpc.Connection.serve."""
 
-    def __init__(self, gateway, minor=1, slots=16, **options):
+    def __init__(self, gateway, minor=1, slots=16, back_channel=False, **options):
         super().__init__(gateway, **options)
         self.minor = minor
         found = self.bare(ops.exchange_id(self.name, self.boot))[-1]
         self.clientid = found.clientid
-        self.created = self.bare(ops.create_session(found.clientid, found.sequence, ops.channel(slots)))[-1]
+        flags = 2 if back_channel else 0            # CREATE_SESSION4_FLAG_CONN_BACK_CHAN
+        self.created = self.bare(ops.create_session(found.clientid, found.sequence, ops.channel(slots), flags=flags))[-1]
         self.session = self.created.session
         self.sequences = {}
         self.run(ops.reclaim_complete())

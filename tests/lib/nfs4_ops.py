@@ -20,7 +20,7 @@ NAMES = {value: name for name, value in list(globals().items()) if name.isupper(
 READ_ACCESS, WRITE_ACCESS, BOTH_ACCESS = 1, 2, 3
 UNCHECKED, GUARDED, EXCLUSIVE, EXCLUSIVE4_1 = range(4)
 REG, DIR, BLK, CHR, LNK, SOCK, FIFO = range(1, 8)
-READ_LT, WRITE_LT = 1, 2
+READ_LT, WRITE_LT, READW_LT, WRITEW_LT = 1, 2, 3, 4
 ANONYMOUS = bytes(16)                               # the all-zero stateid
 BYPASS = b"\xff" * 16                               # RFC 7530 §9.1.4.3
 CURRENT = (1).to_bytes(4, "big") + bytes(12)        # RFC 8881 §16.2.3.1.2
@@ -30,6 +30,7 @@ ATTRIBUTES = {}
 TYPE, CHANGE, SIZE, FSID, LEASE_TIME, RDATTR_ERROR, FILEHANDLE, FILEID, MAXNAME, MAXREAD, MAXWRITE, MODE, NUMLINKS, OWNER, \
     OWNER_GROUP, RAWDEV, SPACE_USED, TIME_ACCESS, TIME_ACCESS_SET, TIME_METADATA, TIME_MODIFY, TIME_MODIFY_SET, \
     MOUNTED_ON_FILEID = (1, 3, 4, 8, 10, 11, 19, 20, 29, 30, 31, 33, 35, 36, 37, 41, 45, 47, 48, 52, 53, 54, 55)
+MAXFILESIZE = 27
 
 
 def _time(data):
@@ -45,7 +46,7 @@ for _number, _decoder in {
         0: _bitmap, TYPE: Unpacker.u32, 2: Unpacker.u32, CHANGE: Unpacker.u64, SIZE: Unpacker.u64, 5: Unpacker.boolean,
         6: Unpacker.boolean, 7: Unpacker.boolean, FSID: lambda d: (d.u64(), d.u64()), 9: Unpacker.boolean,
         LEASE_TIME: Unpacker.u32, RDATTR_ERROR: Unpacker.u32, 13: Unpacker.u32, FILEHANDLE: lambda d: d.opaque(128),
-        FILEID: Unpacker.u64, 27: Unpacker.u64, 28: Unpacker.u32, MAXNAME: Unpacker.u32, MAXREAD: Unpacker.u64,
+        FILEID: Unpacker.u64, MAXFILESIZE: Unpacker.u64, 28: Unpacker.u32, MAXNAME: Unpacker.u32, MAXREAD: Unpacker.u64,
         MAXWRITE: Unpacker.u64, MODE: Unpacker.u32, NUMLINKS: Unpacker.u32, OWNER: Unpacker.opaque,
         OWNER_GROUP: Unpacker.opaque, RAWDEV: lambda d: (d.u32(), d.u32()), 42: Unpacker.u64, 43: Unpacker.u64,
         44: Unpacker.u64, SPACE_USED: Unpacker.u64, TIME_ACCESS: _time, TIME_METADATA: _time, TIME_MODIFY: _time,
@@ -268,6 +269,11 @@ def reclaim_complete():
     return op(RECLAIM_COMPLETE, Packer().boolean(False))
 
 
+def bind_conn_to_session(session, direction):
+    """`direction`: 1 fore, 2 back, 7 both or fore (RFC 8881 §18.34.1)."""
+    return op(BIND_CONN_TO_SESSION, Packer().fixed(session).u32(direction).boolean(False))
+
+
 def destroy_session(session):
     return op(DESTROY_SESSION, Packer().fixed(session))
 
@@ -336,10 +342,12 @@ def _open(data):
 
 
 def _readdir(data):
+    start = data.position
     page = _result(verifier=data.fixed(8), entries=[])
     while data.boolean():
         page.entries.append(_result(cookie=data.u64(), name=data.opaque(), attributes=attributes(data)))
     page.eof = data.boolean()
+    page.size = data.position - start
     return page
 
 

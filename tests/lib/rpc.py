@@ -175,6 +175,7 @@ class Connection:
     def __init__(self, port, host="127.0.0.1", source=None, timeout=60, receive_buffer=None, reserved=False):
         self.timeout = timeout
         self.credential = auth_sys(os.getuid(), os.getgid())
+        self.callback = None                        # of calls of the server: a back channel (RFC 8881 §2.10.3.1)
         self.xids = itertools.count(int.from_bytes(os.urandom(4), "big"))
         self.replies = collections.OrderedDict()
         self.buffer = bytearray()
@@ -260,12 +261,40 @@ class Connection:
                                       self.credential if credential is None else credential))
         return xid
 
+    def serve(self, timeout=None):
+        """Takes one record: a reply is kept for its wait; a call goes to `callback(procedure, Unpacker)`, which returns
+        the bytes of the results, or None for no answer."""
+        message = self.receive_record(timeout)
+        data = Unpacker(message)
+        xid, direction = data.u32(), data.u32()
+        if direction == REPLY:
+            self.replies[xid] = message
+            return
+        procedure = [data.u32() for _ in range(4)][-1]
+        for _ in range(2):
+            data.u32(), data.opaque(400)            # credential and verifier
+        results = self.callback(procedure, data) if self.callback else None
+        if results is not None:
+            head = Packer().u32(xid).u32(REPLY).u32(MSG_ACCEPTED).raw(auth_none()).u32(0)
+            self.send_record(head.raw(results).bytes())
+
     def wait(self, xid, timeout=None):
         """The results of the call with this xid; replies to others are kept for their own wait."""
         while xid not in self.replies:
-            message = self.receive_record(timeout)
-            self.replies[struct.unpack(">I", message[:4])[0]] = message
+            self.serve(timeout)
         return reply_results(self.replies.pop(xid))
+
+    def serve_until(self, done, failure, seconds=30):
+        """Serves the server's calls until done() holds; an AssertionError that says `failure` when it does not in time."""
+        end = time.monotonic() + seconds
+        while not done():
+            left = end - time.monotonic()
+            if left <= 0:
+                raise AssertionError(failure)
+            try:
+                self.serve(min(left, 0.1))
+            except Timeout:
+                pass
 
     def call(self, program, version, procedure, arguments=b"", credential=None, xid=None, timeout=None):
         return self.wait(self.send_call(program, version, procedure, arguments, credential, xid), timeout)

@@ -140,6 +140,14 @@ bool Connection::send(std::span<const uint8_t> message) {
     return !closed_;
 }
 
+bool Connection::await_sent(milliseconds timeout) {
+    auto deadline = std::chrono::steady_clock::now() + timeout;
+    poll_queue();
+    while (free_sends_.size() < send_slots && !closed_ && std::chrono::steady_clock::now() < deadline)
+        wait(milliseconds(100));
+    return free_sends_.size() == send_slots && !closed_;
+}
+
 void Connection::poll_queue() {
     ibv_wc done;
     while (ibv_poll_cq(queue_.get(), 1, &done) > 0) {

@@ -48,6 +48,8 @@ class Connection {
 
     /// Sends one message and returns at once; false when the connection is gone.
     bool send(std::span<const uint8_t> message);
+    /// Waits until the server's end has all that was sent; false at the time-out.
+    bool await_sent(milliseconds timeout);
     /// The next message; nothing at the time-out, or when the connection ended (see `closed()`).
     std::optional<Bytes> receive(milliseconds timeout);
     /// Waits until the server ends the connection.

@@ -238,30 +238,40 @@ void too_many_connections(const ServerOptions& server) {
     }
 }
 
+using Object = std::map<std::string, std::string>;
+
+/// Objects of the server, as the kernel tells root (rdma-resource(8)); no other program here has any.
+std::vector<Object> objects_of_server(const std::string& kind) {
+    std::unique_ptr<FILE, int (*)(FILE*)> tool(popen(("rdma -d resource show " + kind).c_str(), "r"), pclose);
+    check(tool != nullptr, "rdma (iproute2) is not there");
+    std::vector<Object> objects;
+    char line[1024];
+    while (std::fgets(line, sizeof line, tool.get())) {
+        std::istringstream words(line);
+        std::string word;
+        Object object;
+        while (words >> word)
+            if (word == "rkey" || word == "lkey" || word == "mrlen" || word == "pid") words >> object[word];
+        // What the kernel calls pid is the thread that made the object, and the server's may be gone by now; the
+        // kernel's own objects have none. So: all but ours.
+        if (object["pid"].empty() || std::filesystem::exists("/proc/self/task/" + object["pid"])) continue;
+        objects.push_back(object);
+    }
+    return objects;
+}
+
 struct Region {
     uint64_t length;
     uint32_t rkey, lkey;
 };
 
-/// Memory regions of the server as the kernel tells root (rdma-resource(8)); no other program here has any.
 std::vector<Region> regions_of_server() {
-    std::unique_ptr<FILE, int (*)(FILE*)> tool(popen("rdma -d resource show mr", "r"), pclose);
-    check(tool != nullptr, "rdma (iproute2) is not there");
     std::vector<Region> regions;
-    char line[1024];
-    while (std::fgets(line, sizeof line, tool.get())) {
-        std::istringstream words(line);
-        std::string word;
-        std::map<std::string, std::string> values;
-        while (words >> word)
-            if (word == "rkey" || word == "lkey" || word == "mrlen" || word == "pid") words >> values[word];
-        // What the kernel calls pid is the thread that registered, and the server's may be gone by now; the kernel's
-        // own regions have none. So: all but ours.
-        if (values["pid"].empty() || std::filesystem::exists("/proc/self/task/" + values["pid"])) continue;
+    for (Object& object : objects_of_server("mr")) {
         auto key = [&](const char* name) {
-            return static_cast<uint32_t>(std::strtoul(values[name].c_str(), nullptr, 0));
+            return static_cast<uint32_t>(std::strtoul(object[name].c_str(), nullptr, 0));
         };
-        regions.push_back({std::strtoull(values["mrlen"].c_str(), nullptr, 0), key("rkey"), key("lkey")});
+        regions.push_back({std::strtoull(object["mrlen"].c_str(), nullptr, 0), key("rkey"), key("lkey")});
     }
     return regions;
 }
@@ -279,6 +289,15 @@ std::vector<uint64_t> places_of(int pid, uint64_t length) {
         places.push_back(to - length);
     }
     return places;
+}
+
+/// Connections that end in two ways at once, since the server's queue pair fails and the client disconnects: the events
+/// of one that is gone already are of no harm to the others.
+void double_ends(const ServerOptions& server) {
+    for (int i = 0; i < 100; ++i) {
+        Connection intruder(server.rdma, {.memory = 4096, .receives = 4});
+        check(!intruder.read_peer(0x1000, 0x00ffff00, 16, milliseconds(5000)), "the server lets a wrong key in");
+    }
 }
 
 /// A peer that learned the keys of the server's buffers (here from the kernel) still does not get in.
@@ -303,6 +322,36 @@ void no_way_in(const ServerOptions& server) {
     victim.null();
 }
 
+/// Clients whose WRITEs the server has, and whose data it does not get, until its device gives up on them. The server's
+/// workers are fewer than these calls: others are served meanwhile all the same.
+void withheld_data(const ServerOptions& server) {
+    constexpr size_t deaf = 3, calls = 32;
+    Client other(server);
+    Bytes handle = other.create("withheld");
+    size_t before = objects_of_server("qp").size();
+    std::vector<std::unique_ptr<Client>> clients;
+    for (size_t i = 0; i < deaf; ++i) {
+        clients.push_back(std::make_unique<Client>(server, ConnectionOptions{.memory = mebibyte}));
+        Client& client = *clients.back();
+        for (size_t n = 0; n < calls; ++n) {
+            Call call = write3(client.next_xid(), handle, 0, Bytes(mebibyte), false);
+            Header header;
+            header.reads.push_back({call.data_position, client.connection().segment(0, mebibyte)});
+            client.send(header, call.message);
+        }
+        check(client.connection().await_sent(server.patience), "the server does not take its calls");
+        client.connection().break_queue_pair();
+    }
+    other.null();
+    check(objects_of_server("qp").size() == before + deaf,
+          "another client was served only after those that stay silent");
+    Bytes data = pattern(6, 40'000);
+    Bytes file = other.create("not-withheld");
+    other.write(file, 0, data);
+    check(other.read(file, 0, 65536, 1u << 20) == data, "another client reads wrong bytes");
+    clients.clear();
+}
+
 }  // namespace
 
 std::vector<Scenario> life_scenarios() {
@@ -316,6 +365,8 @@ std::vector<Scenario> life_scenarios() {
         {"credits", "64 calls granted and in flight", credits},
         {"more-than-granted", "a client beyond its grant waits", more_than_granted, true},
         {"too-many-connections", "what is over the limit is refused, the others go on", too_many_connections, true},
+        {"double-ends", "connections that fail and are closed at once", double_ends, true},
+        {"withheld-data", "clients that do not give their data hold up nobody else", withheld_data, true},
         {"no-way-in", "no peer reaches the server's memory, even by its keys", no_way_in, true},
     };
 }

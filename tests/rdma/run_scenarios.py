@@ -4,7 +4,8 @@
     run_scenarios.py --rogue PROGRAM [--only [SERVER/]NAME,...] [--fuzz SECONDS [--seed N]]
 
 The servers are on FSAL MEM, which needs no credentials: "at-once", "later", whose reads and writes complete later, so that
-requests are suspended, and "scarce", whose device gives it few objects. Exit status: 0 all passed, 1 not all, 77 there are no verbs here.
+requests are suspended, "narrow", which has few workers, and "scarce", whose device gives it few objects. Exit status: 0 all
+passed, 1 not all, 77 there are no verbs here.
 """
 import argparse
 import os
@@ -23,6 +24,7 @@ SCENARIO_TIMEOUT = 300          # seconds: a generous end for what hangs
 LATER = ["reads-in-flight", "writes-in-flight", "more-than-granted", "abrupt-ends", "credits"]
 ONLY_LATER = ["more-than-granted"]
 FEW_OBJECTS = ["too-many-connections"]
+FEW_WORKERS = ["withheld-data"]
 CGROUP = pathlib.Path("/sys/fs/cgroup/rogue")
 
 
@@ -34,7 +36,9 @@ def servers():
              "fsal_options": {"Async_Delay": 1000, "Async_Type": "fixed"}}
     in_cgroup = ["sh", "-c", f'echo $$ > {CGROUP}/cgroup.procs && exec "$@"', "sh"]
     scarce = {"blocks": {"MEM": {"Inode_Size": 0x200000}}, "wrapper": in_cgroup}
-    return [("at-once", at_once, lambda name: name not in ONLY_LATER), ("later", later, lambda name: name in LATER),
+    narrow = {"blocks": {"MEM": {"Inode_Size": 0x200000}}, "core": {**limit, "RPC_Ioq_ThrdMax": 16}}
+    return [("at-once", at_once, lambda name: name not in ONLY_LATER + FEW_WORKERS),
+            ("later", later, lambda name: name in LATER), ("narrow", narrow, lambda name: name in FEW_WORKERS),
             ("scarce", scarce, lambda name: name in FEW_OBJECTS)]
 
 
@@ -78,6 +82,17 @@ def sanitizer_report(server):
     return (found.group(1), text[found.start():found.start() + 6000]) if found else None
 
 
+def tell_of(server, verbose):
+    """What can be known of a failure afterwards: the end of the log, what each thread does, the last words of the kernel."""
+    kernel = subprocess.run(["dmesg"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.splitlines()[-5:]
+    parts = [("log", server.log_tail(60 if verbose else 15)), ("stacks", server.stacks() if server.alive() else ""),
+             ("kernel", "\n".join(kernel))]
+    for name, text in parts:
+        for line in text.splitlines():
+            print(f"     {name}: {line}")
+    sys.stdout.flush()
+
+
 def run(options, server, name, extra=()):
     """An empty string when the scenario passed, else why not."""
     address = os.environ.get("VM_ADDRESS", "127.0.0.1")
@@ -99,9 +114,8 @@ def run(options, server, name, extra=()):
         trouble = f"{report[0]}; {trouble}"
         print(report[1])
         server.close()
-    if trouble and options.verbose:
-        print(running.log_tail(40))
     if trouble:
+        tell_of(running, options.verbose)
         server.close()          # the next scenario gets a server that nobody has touched
     return trouble
 
@@ -120,7 +134,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rogue", required=True, help="the program rdma-rogue")
     parser.add_argument("--only", help="scenarios, as NAME or SERVER/NAME, separated by commas")
-    parser.add_argument("--servers", default="at-once,later,scarce", help="which servers to run against")
+    parser.add_argument("--servers", default="at-once,later,narrow,scarce", help="which servers to run against")
     parser.add_argument("--fuzz", type=int, default=0, metavar="SECONDS", help="fuzz for so long, and do nothing else")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--versions", default="3,4.0", help="NFS versions of the servers")

@@ -12,6 +12,7 @@ import time
 
 import guest
 import nfs4
+import nfs4_ops as ops
 
 TRACING = pathlib.Path("/sys/kernel/tracing")
 ROUNDS = 10
@@ -45,22 +46,21 @@ def traced_callbacks():
 class Holder:
     """A client of ours over TCP that holds a lock on the whole file, and lets go of it."""
 
+    WHOLE = 0, 0xFFFFFFFFFFFFFFFF
+
     def __init__(self, gateway):
-        self.client = nfs4.Client(gateway.nfs_port, "holder")
-        self.client.set_clientid()
-        root = self.client.compound(nfs4.putrootfh(), nfs4.lookup("export"), nfs4.getfh())[2]
-        self.handle, self.stateid = self.client.open40(root, b"file", b"holding", create=True)
+        self.client = nfs4.Client40(gateway)
+        self.opened = self.client.open(self.client.handle(), "file", how=ops.UNCHECKED)
         self.rounds = 0
 
     def lock(self):
-        owner = b"holder %d" % self.rounds
-        lock = nfs4.lock_new(nfs4.WRITE_LT, 0, 0xFFFFFFFFFFFFFFFF, 2 + self.rounds, self.stateid,
-                             self.client.clientid, owner)
+        lock = ops.lock_new(ops.WRITE_LT, *self.WHOLE, self.opened.stateid, f"holder {self.rounds}", self.client.clientid,
+                            self.opened.owner[1] + self.rounds)
         self.rounds += 1
-        self.held = self.client.compound(nfs4.putfh(self.handle), lock)[1]
+        self.held = self.client.run(ops.putfh(self.opened.handle), lock)[-1]
 
     def unlock(self):
-        self.client.compound(nfs4.putfh(self.handle), nfs4.unlock(self.held, 1, 0, 0xFFFFFFFFFFFFFFFF))
+        self.client.run(ops.putfh(self.opened.handle), ops.locku(ops.WRITE_LT, *self.WHOLE, self.held, 1))
 
 
 def waiting_process(path):

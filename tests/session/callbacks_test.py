@@ -8,22 +8,27 @@ v40      a 4.0 client that waits for a lock gets it by asking again, and no call
 import socket
 import sys
 import threading
+import time
 
+import nfs3
 import nfs4
+import nfs4_ops as ops
+import rpc
 from gateway import Export, Gateway, backing_dir
 
 CB_NOTIFY_LOCK, CB_SEQUENCE = 13, 11
+CB_PATH_DOWN = 0x1                                  # SEQ4_STATUS_CB_PATH_DOWN
 WHOLE = (0, 0xFFFFFFFFFFFFFFFF)
 
 
-class Waiter(nfs4.Client):
+class Waiter(nfs4.Client41):
     """A 4.1 client that waits for a lock; `answering` says whether it answers callbacks."""
 
-    def __init__(self, port):
-        super().__init__(port, "waiter", 1)
+    def __init__(self, gateway):
         self.answering, self.notified = True, 0
-        self.rpc.callback = self.on_callback
-        self.create_session()
+        connection = rpc.Connection(gateway.nfs_port)
+        connection.callback = self.on_callback
+        super().__init__(gateway, back_channel=True, connection=connection)
 
     def on_callback(self, procedure, call):
         if procedure != 1:
@@ -37,51 +42,70 @@ class Waiter(nfs4.Client):
         self.notified += 1
         if not self.answering:
             return None
-        reply = nfs4.Pack().u32(0).opaque(tag).u32(2, CB_SEQUENCE, 0).fixed(session)
-        return reply.u32(sequence, slot, highest, highest, CB_NOTIFY_LOCK, 0).bytes()
+        reply = rpc.Packer().u32(0).opaque(tag).u32(2).u32(CB_SEQUENCE).u32(0).fixed(session)
+        for value in (sequence, slot, highest, highest, CB_NOTIFY_LOCK, 0):
+            reply.u32(value)
+        return reply.bytes()
 
-    def flags(self):
-        return self.call41()[0]["flags"]
+    def path_is_down(self):
+        self.sequences[0] += 1
+        return bool(self.bare(ops.sequence(self.session, self.sequences[0]))[-1].flags & CB_PATH_DOWN)
+
+
+class Holder(nfs4.Client40):
+    """Holds a lock on the whole file."""
+
+    def __init__(self, gateway):
+        super().__init__(gateway)
+        self.opened, self.locks = self.open(self.handle(), "file", how=ops.UNCHECKED), 0
+
+    def lock(self):
+        lock = ops.lock_new(ops.WRITE_LT, *WHOLE, self.opened.stateid, f"holder {self.locks}", self.clientid,
+                            self.opened.owner[1] + self.locks)
+        self.locks += 1
+        self.held = self.run(ops.putfh(self.opened.handle), lock)[-1]
+
+    def unlock(self):
+        self.run(ops.putfh(self.opened.handle), ops.locku(ops.WRITE_LT, *WHOLE, self.held, 1))
+
+
+def is_denied(client, handle, lock):
+    try:
+        client.run(ops.putfh(handle), lock)
+    except nfs3.NfsError as error:
+        assert error.name == "DENIED", error
+        return True
+    return False
 
 
 def path(gateway):
-    holder, waiter = nfs4.Client(gateway.nfs_port, "holder"), Waiter(gateway.nfs_port)
-    holder.set_clientid()
-    root = holder.compound(nfs4.putrootfh(), nfs4.lookup("export"), nfs4.getfh())[2]
-    handle, stateid = holder.open40(root, b"file", b"holding", create=True)
-    opened = waiter.call41(nfs4.putfh(root), nfs4.open_file(waiter.clientid, b"waiting", "file"))[2]["stateid"]
+    holder, waiter = Holder(gateway), Waiter(gateway)
+    opened = waiter.open(waiter.handle(), "file")
 
     def wait_and_release(number):
         """The holder locks, the waiter waits, the holder unlocks: the waiter is to be notified."""
-        lock = nfs4.lock_new(nfs4.WRITE_LT, *WHOLE, 2 + number, stateid, holder.clientid, b"holder %d" % number)
-        held = holder.compound(nfs4.putfh(handle), lock)[1]
-        wait = nfs4.lock_new(nfs4.WRITEW_LT, *WHOLE, 0, opened, waiter.clientid, b"waiter %d" % number)
-        try:
-            waiter.call41(nfs4.putfh(handle), wait)
-            raise AssertionError("granted while held")
-        except nfs4.Nfs4Error as error:
-            assert error.status == nfs4.NFS4ERR_DENIED, error
-        holder.compound(nfs4.putfh(handle), nfs4.unlock(held, 1, *WHOLE))
+        holder.lock()
+        wait = ops.lock_new(ops.WRITEW_LT, *WHOLE, opened.stateid, f"waiter {number}", waiter.clientid)
+        assert is_denied(waiter, opened.handle, wait), "granted while held"
+        holder.unlock()
 
-    down = nfs4.SEQ4_CB_PATH_DOWN
-    assert not waiter.flags() & down, "the path is reported down at the start"
+    assert not waiter.path_is_down(), "the path is reported down at the start"
     wait_and_release(0)
-    waiter.poll(lambda: waiter.notified == 1)
+    waiter.connection.serve_until(lambda: waiter.notified == 1, "no callback comes")
     for _ in range(20):
-        assert not waiter.flags() & down, "the path is reported down although the callback was answered"
-    take = nfs4.lock_new(nfs4.WRITE_LT, *WHOLE, 0, opened, waiter.clientid, b"waiter 0")
-    taken = waiter.call41(nfs4.putfh(handle), take)[2]
-    waiter.call41(nfs4.putfh(handle), nfs4.unlock(taken, 0, *WHOLE))
+        assert not waiter.path_is_down(), "the path is reported down although the callback was answered"
+    take = ops.lock_new(ops.WRITE_LT, *WHOLE, opened.stateid, "waiter 0", waiter.clientid)
+    taken = waiter.run(ops.putfh(opened.handle), take)[-1]
+    waiter.run(ops.putfh(opened.handle), ops.locku(ops.WRITE_LT, *WHOLE, taken))
 
     waiter.answering = False
     wait_and_release(1)
-    waiter.poll(lambda: waiter.notified == 2)
-    waiter.poll(lambda: waiter.flags() & down, "an unanswered callback is not reported")
+    waiter.connection.serve_until(lambda: waiter.notified == 2, "no second callback comes")
+    waiter.connection.serve_until(waiter.path_is_down, "an unanswered callback is not reported")
 
     waiter.answering = True
-    body = nfs4.Pack().fixed(waiter.session["session"]).u32(7, 0).bytes()       # CDFC4_FORE_OR_BOTH
-    waiter.compound((nfs4.OP_BIND_CONN, body))
-    assert not waiter.flags() & down, "the path is reported down although it was bound again"
+    waiter.bare(ops.bind_conn_to_session(waiter.session, 7))
+    assert not waiter.path_is_down(), "the path is reported down although it was bound again"
     print("the path: up, down, up")
 
 
@@ -96,26 +120,20 @@ def v40(gateway):
 
     threading.Thread(target=serve, daemon=True).start()
     port = listener.getsockname()[1]
-    holder, waiter = nfs4.Client(gateway.nfs_port, "holder"), nfs4.Client(gateway.nfs_port, "waiter")
-    holder.set_clientid()
-    waiter.set_clientid(callback=f"127.0.0.1.{port >> 8}.{port & 255}")
-    root = holder.compound(nfs4.putrootfh(), nfs4.lookup("export"), nfs4.getfh())[2]
-    handle, stateid = holder.open40(root, b"file", b"holding", create=True)
-    held = holder.compound(nfs4.putfh(handle),
-                           nfs4.lock_new(nfs4.WRITE_LT, *WHOLE, 2, stateid, holder.clientid, b"holder"))[1]
-    _, opened = waiter.open40(root, b"file", b"waiting")
-    wait = nfs4.lock_new(nfs4.WRITEW_LT, *WHOLE, 2, opened, waiter.clientid, b"waiter")
-    try:
-        waiter.compound(nfs4.putfh(handle), wait)
-        raise AssertionError("granted while held")
-    except nfs4.Nfs4Error as error:
-        assert error.status == nfs4.NFS4ERR_DENIED, error
-    holder.compound(nfs4.putfh(handle), nfs4.unlock(held, 1, *WHOLE))
-    again = nfs4.lock_new(nfs4.WRITEW_LT, *WHOLE, 3, opened, waiter.clientid, b"waiter")
-    waiter.compound(nfs4.putfh(handle), again)
+    holder = Holder(gateway)
+    waiter = nfs4.Client40(gateway, callback_address=f"127.0.0.1.{port >> 8}.{port & 255}")
+    holder.lock()
+    opened = waiter.open(waiter.handle(), "file")
+
+    def wait(seqid):
+        return ops.lock_new(ops.WRITEW_LT, *WHOLE, opened.stateid, "waiter", waiter.clientid, opened.owner[1] + seqid)
+
+    assert is_denied(waiter, opened.handle, wait(0)), "granted while held"
+    holder.unlock()
+    waiter.run(ops.putfh(opened.handle), wait(1))
     # Three times the server's time-out of a callback: a completion of one would come within it.
-    waiter.poll(lambda: False, None, 9)
-    waiter.compound(nfs4.renew(waiter.clientid))
+    time.sleep(9)
+    waiter.run(ops.renew(waiter.clientid))
     assert not calls, "a 4.0 client was called back"
     print("no callback, and the lock")
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 
-import nfs4  # noqa: F401 (finds tests/lib)
 from gateway import Export, Gateway
 
 if not os.environ.get("FABRIC_IN_VM"):

@@ -15,7 +15,6 @@ import struct
 import sys
 import time
 
-import nfs4
 import rpc
 from gateway import Export, Gateway, NFS_PROGRAM, backing_dir
 

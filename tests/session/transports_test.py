@@ -7,6 +7,7 @@ rdma     in the VM: an export of TCP alone is refused over RDMA, one of RDMA alo
 import os
 import sys
 
+import nfs3
 import nfs4
 from gateway import Export, Gateway, backing_dir
 
@@ -14,12 +15,11 @@ from gateway import Export, Gateway, backing_dir
 def tcp():
     exports = [Export(backing_dir(), "/onlyrdma", {"Transports": "RDMA"}), Export(backing_dir(), "/onlytcp", {"Transports": "TCP"})]
     with Gateway(exports, fsal="VFS") as gateway:
-        client = nfs4.Client(gateway.nfs_port, "client")
-        client.compound(nfs4.putrootfh(), nfs4.lookup("onlytcp"), nfs4.getfh())
+        nfs4.Client(gateway, "/onlytcp").handle()
         try:
-            client.compound(nfs4.putrootfh(), nfs4.lookup("onlyrdma"), nfs4.getfh())
-        except nfs4.Nfs4Error as error:
-            print(f"over TCP an export of RDMA alone is refused: {error.status}")
+            nfs4.Client(gateway, "/onlyrdma").handle()
+        except nfs3.NfsError as error:
+            print(f"over TCP an export of RDMA alone is refused: {error}")
             return
     raise AssertionError("an export of RDMA alone is served over TCP")
 

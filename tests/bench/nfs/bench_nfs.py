@@ -2,6 +2,7 @@
 
     bench_nfs.py [--json FILE] [--runs 5] [--only KIND[,KIND]] [--peer VFS]
     bench_nfs.py --tiny                     everything once, small: does it work?
+    bench_nfs.py --linear 1000000           cold listings of a quarter, a half and all of so many entries: time per entry
     bench_nfs.py --vm [--json FILE]         in the VM: this gateway against knfsd, over RDMA and TCP (bench_vm.py)
 
 On the host: our FSAL and a stock one on the same Ganesha, both up at the same time, NFSv3 over TCP on loopback, one
@@ -131,6 +132,33 @@ def measure(arguments):
         shutil.rmtree(base, ignore_errors=True)
 
 
+def measure_linear(arguments):
+    """The gateway alone, started anew for each listing. The folders are made once; the page cache is warm."""
+    base = pathlib.Path(gw.backing_dir("fabric-bench-"))
+    rows = []
+    try:
+        for entries in (arguments.linear // 4, arguments.linear // 2, arguments.linear):
+            server = Server(arguments.ours, base / str(entries), 0, 0, entries, {"many"})
+            try:
+                runs = []
+                for _ in range(arguments.runs):
+                    server.gateway.stop()
+                    server.gateway.restart()
+                    result, cpu = server.run(Kind("list", "op/s", "", "many", ["list", 1]))
+                    runs.append((result["seconds"] / entries * 1e6, cpu / entries * 1e6, server.gateway.rss()))
+            finally:
+                server.close()
+            wall, cpu, rss = (statistics.median(run[i] for run in runs) for i in range(3))
+            print(f"list {entries:>9} entries: {wall:6.2f} us an entry, server CPU {cpu:6.2f} us, RSS {rss / MEBIBYTE:.0f} MiB")
+            rows.append({"name": f"nfs_list_cold_{entries}", "unit": "us/entry", "better": "lower", "ours": wall, "peers": {},
+                         "ratios": {}, "runs": arguments.runs})
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    if arguments.json:
+        pathlib.Path(arguments.json).write_text(json.dumps(rows, indent=1) + "\n")
+    return 0
+
+
 def report(arguments, made, results):
     rows = []
     ours, peer = arguments.ours, arguments.peer
@@ -155,6 +183,7 @@ def main():
     parser.add_argument("--ours", default="FABRIC")
     parser.add_argument("--peer", default="VFS")
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--linear", type=int, metavar="ENTRIES")
     parser.add_argument("--vm", action="store_true")
     arguments, rest = parser.parse_known_args()
     if arguments.vm:
@@ -165,7 +194,7 @@ def main():
     if arguments.tiny:
         arguments.runs = 1
     try:
-        return measure(arguments)
+        return measure_linear(arguments) if arguments.linear else measure(arguments)
     except gw.NoHandles as error:
         print(f"SKIPPED bench_nfs: {error}")
         return 77

@@ -136,7 +136,7 @@ def start_guest(arguments):
     import gateway as gw
     with tempfile.TemporaryDirectory() as out:
         command = [str(ROOT / "tests/vm/vm"), "--out", out, "--mtu", str(arguments.mtu), "--timeout", str(arguments.timeout)]
-        command += ["--icount", "--smp", "1"] if arguments.icount else []
+        command += ["--icount", "--smp", "1", "--env", "FABRIC_PATIENCE=30"] if arguments.icount else []
         for name, value in (("FABRIC_GANESHA_PREFIX", gw.ganesha_prefix()), ("FABRIC_PLUGIN_DIR", gw.plugin_dir())):
             command += ["--env", f"{name}={value}"]
         command += ["--", "/usr/bin/python3", str(HERE / "bench_vm.py"), "--guest", "--runs", str(arguments.runs)]

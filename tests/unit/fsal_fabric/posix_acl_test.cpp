@@ -45,7 +45,7 @@ bool applies(const fsal_ace_t& ace, const Who& who) {
     if (ace.iflag & FSAL_ACE_IFLAG_SPECIAL_ID) {
         if (ace.who.uid == FSAL_ACE_SPECIAL_OWNER) return who.uid == owner_uid;
         if (ace.who.uid == FSAL_ACE_SPECIAL_GROUP) return who.in(owner_gid);
-        return true;
+        return ace.who.uid == FSAL_ACE_SPECIAL_EVERYONE;
     }
     return ace.flag & FSAL_ACE_FLAG_GROUP_ID ? who.in(ace.who.gid) : who.uid == ace.who.uid;
 }
@@ -93,7 +93,8 @@ TEST(PosixAcl, AnNfs4ListGrantsExactlyWhatThePosixOneDoes) {
     for (int round = 0; round < 100'000; ++round) {
         PosixAcl acl = random_acl(random, true);
         bool directory = random() % 2;
-        std::vector<fsal_ace_t> aces = to_nfs4(acl, {}, directory);
+        std::vector<fsal_ace_t> aces =
+            to_nfs4(acl, {}, random() % 2 ? AclProtocol::nfs4 : AclProtocol::nfsacl, directory);
         Who who = random_who(random);
         for (Right right : {Right{4, FSAL_ACE_PERM_READ_DATA}, Right{2, FSAL_ACE_PERM_WRITE_DATA},
                             Right{2, FSAL_ACE_PERM_APPEND_DATA}, Right{1, FSAL_ACE_PERM_EXECUTE}}) {
@@ -134,7 +135,7 @@ TEST(PosixAcl, ComesBackFromNfs4) {
         PosixAcl access = random_acl(random, true);
         bool directory = random() % 2;
         PosixAcl inherited = directory && random() % 2 ? random_acl(random, true) : PosixAcl{};
-        Result<PosixAcls> back = to_posix(to_nfs4(access, inherited, directory), directory);
+        Result<PosixAcls> back = to_posix(to_nfs4(access, inherited, AclProtocol::nfs4, directory), directory);
         ASSERT_TRUE(back.ok());
         ASSERT_EQ(back->access, with_mask_applied(access)) << round;
         ASSERT_EQ(back->default_acl, inherited.empty() ? inherited : with_mask_applied(inherited)) << round;
@@ -185,6 +186,45 @@ TEST(PosixAcl, AnArbitraryNfs4ListNeverGainsRights) {
     }
 }
 
+TEST(PosixAcl, NamedEntriesComeInAnyOrderAndTheFirstOfAUserCounts) {
+    PosixAcl acl{{AclTag::user_obj, 6, no_id}, {AclTag::user, 4, 9},          {AclTag::user, 2, 7},
+                 {AclTag::user, 7, 9},         {AclTag::group_obj, 0, no_id}, {AclTag::group, 1, 8},
+                 {AclTag::group, 4, 3},        {AclTag::mask, 7, no_id},      {AclTag::other, 0, no_id}};
+    Result<PosixAcl> read = parse_posix_acl(encode_posix_acl(acl));
+    ASSERT_TRUE(read.ok());
+    acl.erase(acl.begin() + 3);
+    EXPECT_EQ(*read, acl);
+    std::swap(acl[0], acl[1]);
+    EXPECT_FALSE(parse_posix_acl(encode_posix_acl(acl)).ok());
+}
+
+bool has_mask(const PosixAcl& acl) { return std::ranges::find(acl, AclTag::mask, &AclEntry::tag) != acl.end(); }
+
+// Four entries with a mask like the group's: that is how Linux sends three.
+PosixAcl without_made_up_mask(PosixAcl acl) {
+    if (acl.size() == 4 && acl[1].tag == AclTag::group_obj && acl[2].tag == AclTag::mask &&
+        acl[1].permissions == acl[2].permissions) {
+        acl.erase(acl.begin() + 2);
+    }
+    return acl;
+}
+
+TEST(PosixAcl, ComesBackFromNfsacl) {
+    std::mt19937 random(4);
+    for (int round = 0; round < 50'000; ++round) {
+        PosixAcl access = random_acl(random, true);
+        if (!has_mask(access)) continue;
+        bool directory = random() % 2;
+        PosixAcl inherited = directory && random() % 2 ? random_acl(random, true) : PosixAcl{};
+        std::vector<fsal_ace_t> aces = to_nfs4(access, inherited, AclProtocol::nfsacl, directory);
+        ASSERT_TRUE(is_from_nfsacl(aces));
+        ASSERT_FALSE(is_from_nfsacl(to_nfs4(access, inherited, AclProtocol::nfs4, directory)));
+        PosixAcls back = from_nfsacl(aces);
+        ASSERT_EQ(back.access, without_made_up_mask(access)) << round;
+        ASSERT_EQ(back.default_acl, without_made_up_mask(inherited)) << round;
+    }
+}
+
 TEST(PosixAcl, AMaskBoundsNamedEntriesAndGrantsNothing) {
     auto special = [](uid_t who, fsal_aceperm_t mask) {
         fsal_ace_t ace{};
@@ -194,18 +234,17 @@ TEST(PosixAcl, AMaskBoundsNamedEntriesAndGrantsNothing) {
         return ace;
     };
     fsal_ace_t user{};
-    user.perm = FSAL_ACE_PERM_READ_DATA | FSAL_ACE_PERM_EXECUTE;
+    user.perm = FSAL_ACE_PERM_READ_DATA;
+    user.iflag = FSAL_ACE_FLAG_MASK_EXECUTE_DENY;
     user.who.uid = 7;
-    std::vector<fsal_ace_t> aces{special(FSAL_ACE_SPECIAL_OWNER, FSAL_ACE_PERM_READ_DATA), user,
-                                 special(FSAL_ACE_SPECIAL_MASK, FSAL_ACE_PERM_READ_DATA)};
-    Result<PosixAcls> acls = to_posix(aces, false);
-    ASSERT_TRUE(acls.ok());
-    EXPECT_EQ(acls->access, (PosixAcl{{AclTag::user_obj, 4, no_id},
-                                      {AclTag::user, 5, 7},
-                                      {AclTag::group_obj, 0, no_id},
-                                      {AclTag::mask, 4, no_id},
-                                      {AclTag::other, 0, no_id}}));
-    aces.push_back(special(FSAL_ACE_SPECIAL_MASK + 1, FSAL_ACE_PERM_READ_DATA));
+    std::vector<fsal_ace_t> aces{
+        special(FSAL_ACE_SPECIAL_OWNER, FSAL_ACE_PERM_READ_DATA), user, special(FSAL_ACE_SPECIAL_GROUP, 0),
+        special(FSAL_ACE_SPECIAL_MASK, FSAL_ACE_PERM_READ_DATA), special(FSAL_ACE_SPECIAL_EVERYONE, 0)};
+    EXPECT_EQ(from_nfsacl(aces).access, (PosixAcl{{AclTag::user_obj, 4, no_id},
+                                                  {AclTag::user, 5, 7},
+                                                  {AclTag::group_obj, 0, no_id},
+                                                  {AclTag::mask, 4, no_id},
+                                                  {AclTag::other, 0, no_id}}));
     EXPECT_FALSE(to_posix(aces, false).ok());
 }
 

@@ -7,7 +7,7 @@ import os
 from cases.locks import BUSY, try_lock
 from guest import trees
 from guest.backing import Backing
-from guest.load import Reader, Writer, progress
+from guest.load import OpenFile, Reader, Writer, progress
 from guest.mounts import Mount
 from guest.network import Client
 from guest.servers import make_server
@@ -24,11 +24,11 @@ def kill_under_load(server, backing, version, protocol, times):
         trees.write_file(os.path.join(folder, "data"), "crash", size)
         reader = Reader(os.path.join(folder, "data"), "crash", size).start()
         writers = [Writer(os.path.join(folder, f"records{n}"), length).start() for n, length in enumerate((100, 5000, 1_500_000))]
-        held = os.open(os.path.join(folder, "held"), os.O_RDWR | os.O_CREAT, 0o644)
-        os.pwrite(held, b"before", 0)
-        unsynced = os.open(os.path.join(folder, "unsynced"), os.O_RDWR | os.O_CREAT, 0o644)
+        held = OpenFile(os.path.join(folder, "held"), os.O_RDWR | os.O_CREAT)
+        held.call("pwrite", b"before", 0)
+        unsynced = OpenFile(os.path.join(folder, "unsynced"), os.O_RDWR | os.O_CREAT)
         body = trees.content("unsynced", 3 << 20)
-        os.pwrite(unsynced, body, 0)                # no fsync: it is the client's to send again when the verifier changes
+        unsynced.call("pwrite", body, 0)            # no fsync: it is the client's to send again when the verifier changes
         for life in range(times):
             for writer in writers:
                 progress(writer.acknowledged, 240, f"{writer.path} in life {life}")
@@ -39,12 +39,12 @@ def kill_under_load(server, backing, version, protocol, times):
         progress(reader.rounds, 240, f"the reader after {times} kills")
         for worker in (*writers, reader):
             worker.stop()
-        expect_equal(os.pread(held, 100, 0), b"before", "the file that was open all the time")
-        os.pwrite(held, b"after!", 0)
-        os.fsync(held)
-        os.close(held)
-        os.fsync(unsynced)
-        os.close(unsynced)
+        expect_equal(held.call("pread", 100, 0), b"before", "the file that was open all the time")
+        held.call("pwrite", b"after!", 0)
+        held.call("fsync")
+        held.close()
+        unsynced.call("fsync")
+        unsynced.close()
         mount.remount()
         for where in (folder, os.path.join(backing.path, os.path.basename(folder))):
             for writer in writers:

@@ -4,6 +4,7 @@ import mmap
 import os
 import random
 
+from cases import faults
 from guest.backing import Backing
 from guest.mounts import Mount
 from guest.servers import make_server
@@ -151,5 +152,6 @@ def run(options):
             for file in os.listdir(backing.path):
                 if file.startswith("file"):
                     os.unlink(os.path.join(backing.path, file))
+    faults.run_cases(suite, server, backing, options)
     suite.case("stop", server.stop)
     suite.finish()

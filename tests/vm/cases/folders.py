@@ -155,7 +155,7 @@ def broken_entry(server, backing, version, protocol):
 
 
 def run(options):
-    count = 1_000_000 if options.long else 100_000
+    count = 1_000_000 if options.long else 20_000
     backing = Backing(options.backing, size_mb=1024 if options.long else 512, make_options=["-N", "120000"] if options.backing == "ext4" else [])
     fill(os.path.join(backing.path, "large"), count)
     server = make_server(options.server, backing.path).start()

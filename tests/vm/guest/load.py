@@ -114,6 +114,41 @@ class Reader:
             raise AssertionError(f"{self.path}: after {self.rounds.value} rounds: {self.error.value.decode()}")
 
 
+class OpenFile:
+    """A file that a process of its own holds open. Who starts a server must not: what it forks closes its copies of open files
+    first, and the last words of a client's file wait for the server that is to be started."""
+
+    def __init__(self, path, flags):
+        self.path = path
+        self.pipe, theirs = CONTEXT.Pipe()
+        self.process = CONTEXT.Process(target=self._work, args=(flags, theirs), daemon=True)
+        self.process.start()
+
+    def _work(self, flags, pipe):
+        descriptor = os.open(self.path, flags, 0o644)
+        while True:
+            name, arguments = pipe.recv()
+            try:
+                pipe.send((getattr(os, name)(descriptor, *arguments), 0))
+            except OSError as error:
+                pipe.send((None, error.errno))
+
+    def call(self, name, *arguments, timeout=240):
+        """os.NAME(descriptor, *arguments), in that process."""
+        self.pipe.send((name, arguments))
+        if not self.pipe.poll(timeout):
+            raise AssertionError(f"{self.path}: {name} has not returned after {timeout} s")
+        result, error = self.pipe.recv()
+        if error:
+            raise OSError(error, f"{name} of {self.path}: {os.strerror(error)}")
+        return result
+
+    def close(self):
+        self.call("close")
+        self.process.kill()
+        self.process.join()
+
+
 def progress(worker_count, timeout, what):
     """Waits until the counter has grown twice: once may be a call that was under way already."""
     start = worker_count.value

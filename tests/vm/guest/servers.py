@@ -7,6 +7,7 @@ import gateway                                      # noqa: E402
 
 from guest.knfsd import Knfsd                       # noqa: E402
 from guest.network import start_rpc_services             # noqa: E402
+from guest.shell import PATIENCE                    # noqa: E402
 
 KINDS = ("fabric", "vfs", "knfsd")
 SQUASH = {"no_root_squash": "No_Root_Squash", "root_squash": "Root_Squash", "all_squash": "All_Squash"}
@@ -37,7 +38,7 @@ class Ganesha(gateway.Gateway):
 
     def start(self, timeout=120):
         start_rpc_services()
-        return super().start(timeout)
+        return super().start(timeout * PATIENCE)
 
 
 def make_server(kind, folder, squash="no_root_squash", **options):

@@ -1,6 +1,10 @@
 """Running programs with every failure named, and waiting for things that happen."""
+import os
 import subprocess
 import time
+
+# Under --icount an idle guest's clock runs ahead of the host that it waits for: every time-out is longer there.
+PATIENCE = float(os.environ.get("FABRIC_PATIENCE", "1"))
 
 
 class CommandFailed(Exception):
@@ -9,6 +13,7 @@ class CommandFailed(Exception):
 
 def run(*command, check=True, timeout=120, **options):
     """Output of the command (stdout and stderr together, stripped)."""
+    timeout *= PATIENCE
     try:
         done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               stdin=subprocess.DEVNULL, timeout=timeout, errors="replace", **options)
@@ -21,6 +26,7 @@ def run(*command, check=True, timeout=120, **options):
 
 def wait_until(condition, timeout, what):
     """Polls until condition() is true; raises TimeoutError with `what` after `timeout` seconds."""
+    timeout *= PATIENCE
     end = time.monotonic() + timeout
     while True:
         value = condition()

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -42,6 +43,16 @@ TEST(FileId, ParsesExactlyTheLengthsThatCanBe) {
         bool fits = length > FileId::prefix && length <= FileId::max_bytes;
         EXPECT_EQ(FileId::parse(std::span(bytes).first(length)).ok(), fits) << length;
     }
+}
+
+TEST(FileId, KnowsTheInodeOfTheKindsOfHandleThatHoldIt) {
+    std::vector<uint8_t> kernel(12);
+    uint64_t inode = 0x123456789a;
+    std::memcpy(kernel.data(), &inode, sizeof inode);
+    EXPECT_EQ(FileId::make(some_uuid(), 0x81, kernel)->inode(), inode);
+    EXPECT_EQ(FileId::make(some_uuid(), 1, kernel)->inode(), inode & UINT32_MAX);
+    EXPECT_EQ(FileId::make(some_uuid(), 0x4d, kernel)->inode(), 0u);
+    EXPECT_EQ(FileId::make(some_uuid(), 0x81, std::span(kernel).first(7))->inode(), 0u);
 }
 
 TEST(FileId, DifferentBytesAreDifferentFiles) {

@@ -5,7 +5,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -68,6 +71,16 @@ TEST_F(FilesystemTest, AHardLinkHasTheSameIdAndASymbolicLinkItsOwn) {
     EXPECT_STREQ(target, "file");
 }
 
+TEST_F(FilesystemTest, ANameHasTheIdOfWhatItStandsFor) {
+    FileId id = make_file("file", "x");
+    ASSERT_EQ(::symlink("file", path("soft").c_str()), 0);
+    UniqueFd directory = open_directory(directory_);
+    UniqueFd soft(::open(path("soft").c_str(), O_PATH | O_NOFOLLOW));
+    EXPECT_EQ(*filesystem_->identify(directory.get(), "file"), id);
+    EXPECT_EQ(*filesystem_->identify(directory.get(), "soft"), *filesystem_->identify(soft.get()));
+    EXPECT_EQ(filesystem_->identify(directory.get(), "none").status().errno_value(), ENOENT);
+}
+
 TEST_F(FilesystemTest, ARemovedFileIsStale) {
     FileId id = make_file("file", "x");
     ASSERT_EQ(::unlink(path("file").c_str()), 0);
@@ -99,6 +112,26 @@ TEST_F(FilesystemTest, ProcCannotBeExportedAndTheMessageSaysWhich) {
     ASSERT_FALSE(opened.ok());
     EXPECT_THAT(opened.status().message(), testing::HasSubstr("/proc (proc)"));
     EXPECT_EQ(opened.status().code(), Code::config);
+}
+
+TEST_F(FilesystemTest, AFileSystemInMemoryCannotBeExported) {
+    struct statfs status;
+    if (::statfs("/dev/shm", &status) != 0 || status.f_type != TMPFS_MAGIC) GTEST_SKIP() << "/dev/shm is no tmpfs";
+    Result<FilesystemPtr> opened = Filesystem::open(open_directory("/dev/shm"), "/dev/shm");
+    ASSERT_FALSE(opened.ok());
+    EXPECT_THAT(opened.status().message(), testing::HasSubstr("/dev/shm (tmpfs) is in memory"));
+    EXPECT_EQ(opened.status().code(), Code::config);
+}
+
+TEST_F(FilesystemTest, KnowsTheLargestSizeOfAFile) {
+    make_file("file", "x");
+    uint64_t most = filesystem_->max_file_size();
+    ASSERT_LE(most, uint64_t{INT64_MAX});
+    EXPECT_EQ(::truncate(path("file").c_str(), static_cast<off_t>(most)), 0) << most;
+    if (most < INT64_MAX) {
+        EXPECT_NE(::truncate(path("file").c_str(), static_cast<off_t>(most + 1)), 0) << most;
+        EXPECT_EQ(errno, EFBIG);
+    }
 }
 
 TEST_F(FilesystemTest, TheTableKeepsOneOfEachAsLongAsItIsUsed) {

@@ -12,12 +12,12 @@
 namespace fabric::fsal {
 namespace {
 
-struct stat stat_with(const char* verifier) {
+struct statx stat_with(const char* verifier) {
     std::string path = "/tmp/verifier_test.XXXXXX";
     UniqueFd file(mkostemp(path.data(), O_CLOEXEC));
     EXPECT_EQ(futimens(file.get(), verifier_times(verifier).data()), 0);
-    struct stat status {};
-    EXPECT_EQ(fstat(file.get(), &status), 0);
+    struct statx status {};
+    EXPECT_EQ(statx(file.get(), "", AT_EMPTY_PATH, STATX_BASIC_STATS, &status), 0);
     unlink(path.c_str());
     return status;
 }
@@ -29,10 +29,10 @@ TEST(Verifier, IsFoundAgainInTheFilesTimes) {
 }
 
 TEST(Verifier, AnotherOneIsNotFound) {
-    struct stat status = stat_with("verifier");
+    struct statx status = stat_with("verifier");
     EXPECT_FALSE(has_verifier(status, "verifies"));
     EXPECT_FALSE(has_verifier(status, "Verifier"));
-    status.st_mtim.tv_nsec = 1;  // the file was written to since
+    status.stx_mtime.tv_nsec = 1;  // the file was written to since
     EXPECT_FALSE(has_verifier(status, "verifier"));
 }
 

@@ -1,0 +1,103 @@
+// Chunks of files on one local disk: segment files for the bytes, an index for where they lie.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "burstbuffer/index/index.h"
+#include "burstbuffer/store/format.h"
+#include "burstbuffer/store/segments.h"
+#include "common/io/buffer_pool.h"
+#include "common/io/engine.h"
+#include "common/result.h"
+
+namespace fabric::store {
+
+using index::ChunkKey;
+using index::ChunkRecord;
+
+struct StoreOptions {
+    // A folder of the store's own, on a file system with O_DIRECT. It must be there.
+    std::string folder;
+    // Bytes of its segments together; 0: what the file system has.
+    uint64_t capacity = 0;
+    // Bytes that stay free on the file system.
+    uint64_t reserve = uint64_t{1} << 30;
+    // Of a new store; an existing one keeps its own.
+    uint64_t segment_size = uint64_t{256} << 20;
+    index::Index::Options index;
+};
+
+class Read;
+
+// Thread safe. The engine and the pool outlive it.
+class LocalStore {
+  public:
+    // One owner a folder: a second one, in this process or another, gets EBUSY. A damaged store is Code::corrupt.
+    static Result<std::unique_ptr<LocalStore>> open(const StoreOptions& options, io::Engine& engine,
+                                                    io::BufferPool& pool);
+    // Nothing may be in flight.
+    ~LocalStore();
+
+    struct Entry {
+        ChunkKey key;
+        // 1 byte to ChunkKey::chunk_size. What is aligned to 4 KiB, in address and length, goes to disk as it lies
+        // there; the rest is copied first, and counted.
+        std::span<const char> data;
+    };
+    enum class Kind {
+        clean,  // the backing store has these bytes: they may be lost to a power cut, and dropped at any time
+        dirty,  // nobody else has them: when put() returns they survive a power cut
+    };
+    // Waits for the disk. The entries, a segment's size at most together, lie behind each other, and appear together or
+    // not at all; no key twice. What a key had before is replaced. ENOSPC (Code::unavailable): nothing changed, the
+    // caller goes without the store.
+    Status put(std::span<const Entry> entries, Kind kind);
+
+    // Returns at once, except for blocks of the index that have to be read. See Read.
+    void start(Read& read);
+
+    // What is not there is no error. Dirty records are dropped too: the caller has drained them or wants them gone.
+    Status drop(const ChunkKey& key);
+    Status drop_file(const fs::FileId& file);
+    // The backing store has what the record had as it was acknowledged under `sequence`. False: it was replaced
+    // meanwhile, and is still dirty. Durable on return.
+    Result<bool> mark_clean(const ChunkKey& key, uint64_t sequence);
+
+    Result<std::optional<ChunkRecord>> find(const ChunkKey& key) const { return index_->find(key); }
+    const index::Index& index() const { return *index_; }
+    Segments::Usage usage() const { return segments_->usage(); }
+    const Format& format() const { return format_; }
+
+  private:
+    friend class Read;
+
+    LocalStore(io::Engine& engine, io::BufferPool& pool) : engine_(engine), pool_(pool) {}
+    Status write(const Place& place, std::span<const Entry> entries, uint32_t blocks, std::span<ChunkRecord> records);
+    Status publish(std::span<const Entry> entries, std::span<const ChunkRecord> records, bool durable);
+    Status replace(const ChunkKey& key, const ChunkRecord& old, const std::optional<ChunkRecord>& by);
+    // Drops what was found damaged, if it is clean and still the same. It may wait for the index: damage is rare.
+    void forget_damaged(const ChunkKey& key, const ChunkRecord& record);
+    std::vector<std::unique_lock<std::mutex>> lock_keys(std::span<const Entry> entries);
+    std::mutex& key_mutex(const ChunkKey& key);
+
+    io::Engine& engine_;
+    io::BufferPool& pool_;
+    UniqueFd lock_;
+    Format format_;
+    std::unique_ptr<index::Index> index_;
+    std::unique_ptr<Segments> segments_;
+    std::atomic<uint64_t> sequence_{0};
+    // A key is looked up and changed under its mutex; several are taken in order of their places here.
+    static constexpr size_t key_mutex_count = 64;
+    std::array<std::mutex, key_mutex_count> key_mutexes_;
+};
+
+}  // namespace fabric::store

@@ -1,0 +1,138 @@
+#include "burstbuffer/store/read.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "burstbuffer/store/local_store.h"
+#include "burstbuffer/store/store_metrics.h"
+#include "common/crc32c.h"
+#include "common/fault.h"
+#include "common/log.h"
+
+namespace fabric::store {
+
+namespace {
+constexpr size_t block = Place::block_size;
+constexpr size_t unit = ChunkRecord::checksum_unit;
+constexpr size_t up(size_t value, size_t to) { return (value + to - 1) / to * to; }
+constexpr size_t down(size_t value, size_t to) { return value / to * to; }
+}  // namespace
+
+void LocalStore::start(Read& read) { read.begin(*this); }
+
+void Read::begin(LocalStore& store) {
+    store_ = &store;
+    status = {};
+    bytes = 0;
+    token_ = store.segments_->grace().enter();
+    Result<std::optional<ChunkRecord>> found = store.index_->find(*key);
+    if (!found.ok()) {
+        status = found.status();
+        return end(Outcome::failed);
+    }
+    if (!found->has_value()) return end(Outcome::miss);
+    record_ = **found;
+    if (offset >= record_.length || size == 0) return end(Outcome::hit);
+    bytes = std::min<size_t>(size, record_.length - offset);
+    Result<int> descriptor = store.segments_->descriptor(record_.place.segment);
+    if (!descriptor.ok()) {
+        status = descriptor.status();
+        store.forget_damaged(*key, record_);
+        return end(record_.dirty != 0 ? Outcome::failed : Outcome::damaged);
+    }
+    fd = *descriptor;
+    layout();
+    if (head_ + tail_ == 0) return submit();
+    bounce_.read = this;
+    bounce_.bytes = head_ + tail_;
+    bounce_.granted = [](io::BufferPool::Ticket& ticket) { static_cast<Bounce&>(ticket).read->submit(); };
+    if (store.pool_.take(bounce_)) submit();
+}
+
+// The transfer covers whole checksum units. What the caller wants of it goes straight to `to` where the alignment
+// allows.
+void Read::layout() {
+    first_ = down(offset, unit);
+    size_t wanted_end = offset + bytes;
+    size_t last = std::min(up(wanted_end, unit), up(record_.length, block));
+    bool aligned = reinterpret_cast<uintptr_t>(to) % block == 0 && offset % block == 0;
+    direct_ = aligned ? down(bytes, block) : 0;
+    head_ = direct_ != 0 ? offset - first_ : last - first_;
+    tail_ = last - first_ - head_ - direct_;
+}
+
+void Read::submit() {
+    if (head_ + tail_ != 0 && bounce_.buffer == nullptr) {
+        status = Status::from_errno(ENOMEM, "store: no memory for a read");
+        return end(Outcome::failed);
+    }
+    int count = 0;
+    char* bounced = bounce_.buffer != nullptr ? bounce_.buffer->data() : nullptr;
+    if (head_ != 0) parts_[count++] = {bounced, head_};
+    if (direct_ != 0) parts_[count++] = {to, direct_};
+    if (tail_ != 0) parts_[count++] = {bounced + head_, tail_};
+    op = io::Op::read;
+    Request::offset = record_.place.offset() + first_;
+    length = head_ + direct_ + tail_;
+    iov = parts_.data();
+    iov_count = count;
+    alignment = block;
+    complete = [](io::Request& request) { static_cast<Read&>(request).completed(); };
+    store_->engine_.submit(*this);
+}
+
+void Read::completed() {
+    if (error == 0) error = fault::hit("store.read");
+    if (error == 0 && done == length && checksums_match()) {
+        copy_out();
+        return end(Outcome::hit);
+    }
+    status = error != 0 ? Status::from_errno(error, "store: reading a segment")
+                        : Status(Code::corrupt, EIO, "store: a chunk does not match its checksum");
+    if (error == 0) metrics().damaged.add(1);
+    store_->forget_damaged(*key, record_);
+    end(record_.dirty != 0 ? Outcome::failed : Outcome::damaged);
+}
+
+// A unit may begin in one part and end in the next.
+bool Read::checksums_match() const {
+    size_t number = first_ / unit;
+    size_t left = std::min<size_t>(length, record_.length - first_);
+    const iovec* at = parts_.data();
+    size_t used = 0;
+    while (left > 0) {
+        size_t in_unit = std::min(left, unit);
+        left -= in_unit;
+        uint32_t sum = 0;
+        while (in_unit > 0) {
+            size_t piece = std::min(in_unit, at->iov_len - used);
+            sum = crc32c_extend(sum, static_cast<const char*>(at->iov_base) + used, piece);
+            in_unit -= piece;
+            used += piece;
+            if (used == at->iov_len) ++at, used = 0;
+        }
+        if (sum != record_.checksums[number++]) return false;
+    }
+    return true;
+}
+
+void Read::copy_out() {
+    size_t rest = bytes - direct_;
+    metrics().bytes_read.add(static_cast<int64_t>(bytes));
+    metrics().bytes_copied.add(static_cast<int64_t>(rest));
+    if (rest == 0) return;
+    const char* from = bounce_.buffer->data() + (direct_ != 0 ? head_ : offset - first_);
+    memcpy(to + direct_, from, rest);
+}
+
+void Read::end(Outcome with) {
+    outcome = with;
+    if (with != Outcome::hit) bytes = 0;
+    (with == Outcome::hit ? metrics().hits : metrics().misses).add(1);
+    if (bounce_.buffer != nullptr) io::BufferPool::give_back(bounce_.buffer);
+    bounce_.buffer = nullptr;
+    Grace::leave(token_);
+    finished(*this);
+}
+
+}  // namespace fabric::store
