@@ -10,7 +10,7 @@
 namespace fabric::io {
 
 namespace {
-constexpr size_t slab_size = 2 << 20;  // one huge page on x86-64 and (4 KiB pages) arm64
+constexpr size_t slab_size = BufferPool::block_size;  // one huge page on x86-64 and (4 KiB pages) arm64
 constexpr size_t large_unit = 1 << 20;
 }  // namespace
 
@@ -25,7 +25,9 @@ struct Slab {
 };
 
 BufferPool::BufferPool(const Options& options)
-    : budget_(options.limit), shards_(static_cast<size_t>(std::clamp(sysconf(_SC_NPROCESSORS_CONF), 1L, 32L))) {
+    : before_unmap_(options.before_unmap),
+      budget_(options.limit),
+      shards_(static_cast<size_t>(std::clamp(sysconf(_SC_NPROCESSORS_CONF), 1L, 32L))) {
     trimmer_ = std::thread(&BufferPool::keep_trimming, this, options.idle_seconds);
 }
 
@@ -191,6 +193,7 @@ BufferPool::Buffer* BufferPool::map_large(size_t bytes) {
 }
 
 void BufferPool::unmap(Slab* slab) {
+    if (before_unmap_) before_unmap_(slab->memory);
     mapped_.fetch_sub(slab->size);
     munmap(slab->memory, slab->size);
     delete slab;

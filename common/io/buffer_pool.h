@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -27,6 +28,9 @@ class BufferPool {
         size_t limit = size_t{1} << 30;
         // How long an unused slab is kept.
         unsigned idle_seconds = 5;
+        // Called before a block's memory is unmapped: whoever has registered it with a device lets go of it. Any
+        // thread; a block is not unmapped while one of its buffers is lent.
+        std::function<void(const void* block)> before_unmap = {};
     };
 
     class Buffer {
@@ -72,6 +76,12 @@ class BufferPool {
     // Any thread.
     static void give_back(Buffer* buffer);
 
+    // Buffers up to 1 MiB are cut from blocks of this size and alignment, in bytes.
+    static constexpr size_t block_size = 2 << 20;
+    static const void* block_of(const void* address) {
+        return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(address) & ~uintptr_t{block_size - 1});
+    }
+
     // The size of the largest buffer that `bytes` pay for; 0 below the smallest.
     static size_t affordable(size_t bytes);
 
@@ -104,6 +114,7 @@ class BufferPool {
     Shard& own_shard();
     void keep_trimming(unsigned idle_seconds);
 
+    const std::function<void(const void*)> before_unmap_;
     Budget budget_;
     std::vector<Shard> shards_;
     std::mutex slabs_mutex_;  // taken before any shard's

@@ -114,6 +114,8 @@ class Hostile(case.GatewayCase):
         values = {ops.SIZE: Packer().u64(len(self.content)).bytes(), ops.MODE: Packer().u32(0o666).bytes()}
         client.run(ops.putfh(handle), ops.op(ops.VERIFY, Packer().raw(ops.fattr(values))))
         self.assert_status("SAME", client.run, ops.putfh(handle), ops.op(ops.NVERIFY, Packer().raw(ops.fattr(values))))
+        longer = Packer().raw(ops.bitmap([ops.SIZE])).opaque(values[ops.SIZE] + b"tail")
+        self.assert_status(("NOT_SAME", "BADXDR", "INVAL"), client.run, ops.putfh(handle), ops.op(ops.VERIFY, longer))
         values[ops.SIZE] = Packer().u64(5).bytes()
         self.assert_status("NOT_SAME", client.run, ops.putfh(handle), ops.op(ops.VERIFY, Packer().raw(ops.fattr(values))))
 

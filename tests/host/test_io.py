@@ -153,6 +153,21 @@ class Edges(case.GatewayCase):
                 self.assertIn(error.name, ("INVAL", "FBIG"), offset)
 
 
+class LargestOffsets(case.GatewayCase):
+    export_options = {"MaxOffsetRead": 1 << 20, "MaxOffsetWrite": 1 << 20}
+
+    def test_no_offset_wraps_around_the_exports_limits(self):
+        v3, v4 = self.v3(), self.v41()
+        file = v3.put(v3.root, "file", b"content")
+        v3.read(file, (1 << 20) - 2, 2)
+        v3.write(file, (1 << 20) - 2, b"ab")
+        for offset in ((1 << 20) - 1, 1 << 20, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1):
+            self.assert_status("FBIG", v3.read, file, offset, 2)
+            self.assert_status("FBIG", v3.write, file, offset, b"ab")
+            for operation in (ops.read(ops.ANONYMOUS, offset, 2), ops.write(ops.ANONYMOUS, offset, b"ab")):
+                self.assert_status(("FBIG", "INVAL"), v4.run, ops.putfh(v4.handle("file")), operation)
+
+
 class Exclusive(case.GatewayCase):
     def create_again(self, client, xid):
         """Retransmits until it is answered, as clients do: a call whose reply is still being finished is dropped."""

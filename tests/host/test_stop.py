@@ -55,6 +55,17 @@ class Stop(unittest.TestCase):
         self.assertEqual(gateway.stop(30), 0, gateway.log_tail())
         self.assertNotIn("requests are still in progress", gateway.log())
 
+    def test_a_request_that_outlasts_the_wait_for_it(self):
+        """Ten seconds are waited; then the cache goes, and the FSAL closes a file that is still written to."""
+        gateway = self.serve()
+        client = self.client(gateway)
+        file = client.create(client.root, "slow").handle
+        gateway.set_faults("backing.fsync=delay:14000")
+        time.sleep(0.2)
+        client.connection.send_call(nfs3.NFS_PROGRAM, 3, nfs3.WRITE, nfs3.args_write(file, 0, b"y" * 5000, nfs3.FILE_SYNC))
+        self.wait_for(gateway, lambda: os.path.getsize(f"{gateway.exports[0].path}/slow") == 5000, "no write arrives")
+        self.assertEqual(gateway.stop(60), 0, gateway.log_tail())
+
     def test_a_shutdown_that_does_not_end_is_given_up(self):
         """A disk that does not answer must not keep the process."""
         gateway = self.serve(core={"Shutdown_Timeout": 2})

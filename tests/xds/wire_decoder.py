@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A second reading of WIRE.md: decodes the committed vectors without any of the C++ and compares every field.
 
-usage: wire_decoder.py VECTORS       check the vectors, exit status 1 at the first difference
-       wire_decoder.py --hex HEX     print the fields of one message
+usage: wire_decoder.py VECTORS [RDMA_VECTORS]   check the vectors, exit status 1 at the first difference
+       wire_decoder.py --hex HEX                print the fields of one message
 """
 import struct
 import sys
@@ -51,7 +51,9 @@ MESSAGES = {
     24: ("error", [("error", "u32"), ("cause", "u16"), ("reserved", "u16"), ("retry_after_ms", "u32"),
                    ("map_epoch", "u64"), ("node", "t16"), ("text", "t16")]),
 }
-INTEGERS = {"u16": "<H", "u32": "<I", "u64": "<Q", "i32": "<i", "i64": "<q"}
+HANDSHAKE = [("magic", "u32"), ("version", "u8"), ("queues", "u8"), ("flags", "u16"), ("receive_size", "u32"),
+             ("first_psn", "u32")] + [(f"number[{i}]", "u32") for i in range(1, 8)]
+INTEGERS = {"u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q", "i32": "<i", "i64": "<q"}
 
 
 def crc32c(data):
@@ -132,11 +134,27 @@ def check(path):
     print(f"{len(blocks)} vectors agree")
 
 
+def check_handshakes(path):
+    """Section 5: what goes with the connection manager's request and acceptance."""
+    with open(path, encoding="ascii") as file:
+        blocks = file.read().strip("\n").split("\n\n")
+    for block in blocks:
+        title, data, *fields = block.split("\n")
+        message = bytes.fromhex(data.split(" ", 1)[1])
+        cursor = Cursor(message)
+        lines = decode_fields(cursor, HANDSHAKE)
+        if lines != fields or cursor.at != len(message) or message[:4] != b"XDSR":
+            sys.exit(f"{path}: {title}: the fields differ\n" + "\n".join(lines))
+    print(f"{len(blocks)} handshakes agree")
+
+
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] == "--hex":
         message_name, head, body_lines = decode(bytes.fromhex(sys.argv[2]))
         print("\n".join([message_name] + head + body_lines))
-    elif len(sys.argv) == 2 and sys.argv[1] not in ("--help", "-h"):
+    elif len(sys.argv) in (2, 3) and sys.argv[1] not in ("--help", "-h"):
         check(sys.argv[1])
+        for rdma_vectors in sys.argv[2:]:
+            check_handshakes(rdma_vectors)
     else:
         print(__doc__)

@@ -42,6 +42,7 @@ struct OpenQueue {
 struct Registered {
     std::shared_ptr<Context> context;
     unsigned fork = 0;
+    uint64_t number = 0;  // 0: the kind itself tells allocations apart
 };
 
 struct Registries {
@@ -202,7 +203,7 @@ ssize_t transfer(const xds_file* handle, Direction direction, void* memory, size
     Result<Way> way = choose_way(file, memory, length);
     if (!way.ok()) return failed(way.status());
     if (file.is_local()) {
-        int64_t moved = transfer_locally(file, direction, memory, length, static_cast<uint64_t>(offset), *way->kind);
+        int64_t moved = transfer_locally(file, direction, memory, length, static_cast<uint64_t>(offset), way->kind());
         return moved < 0 ? failed(Status::from_errno(static_cast<int>(-moved), file.path())) : moved;
     }
     DataOperation operation;
@@ -353,6 +354,8 @@ int xds_buf_register(xds_ctx* ctx, void* address, size_t length, xds_buf** buf) 
         registered->context = (*entry)->context;
         registered->fork = forks.load();
         registered->context->counters().registrations.fetch_add(1);
+        if (place->allocation.id == 0 && place->kind->host_accessible())
+            registered->number = registered->context->remember(address, length);
         *buf = registries().buffers.add(std::move(registered));
         return 0;
     });
@@ -361,11 +364,17 @@ int xds_buf_register(xds_ctx* ctx, void* address, size_t length, xds_buf** buf) 
 int xds_buf_register_dmabuf(xds_ctx* ctx, int, uint64_t, size_t, xds_buf**) {
     Result<std::shared_ptr<Opened>> entry = find(registries().contexts, ctx);
     if (!entry.ok()) return failed(entry.status());
-    return failed(ENOTSUP, "xds_buf_register_dmabuf: the connection is TCP; a dma-buf needs an RDMA network card");
+    return failed(ENOTSUP, "xds_buf_register_dmabuf: dma-bufs are not registered with RDMA network cards yet");
 }
 
 int xds_buf_deregister(xds_buf* buf) {
-    return registries().buffers.take(buf) != nullptr ? 0 : failed(EBADF, "xds_buf_deregister: not a registered buffer");
+    return guarded([&] {
+        std::shared_ptr<Registered> registered = registries().buffers.take(buf);
+        if (registered == nullptr) return failed(EBADF, "xds_buf_deregister: not a registered buffer");
+        if (registered->fork == forks.load() && registered->number != 0)
+            registered->context->forget(registered->number);
+        return 0;
+    });
 }
 
 ssize_t xds_pread(xds_file* file, void* buffer, size_t length, off_t offset) {
@@ -464,8 +473,6 @@ int xds_read_many(xds_ctx* ctx, xds_many* files, unsigned count) {
             kinds.push_back(place->kind);
         }
         Context& context = *(*entry)->context;
-        if (context.settings().mode == Mode::direct_only)
-            return failed(ENOTSUP, "mode direct_only: the connection is TCP");
         ManyOperation operation(context, {files, count}, kinds);
         if (Status status = context.run(operation); !status.ok()) return failed(status);
         auto wrong = std::count_if(files, files + count, [](const xds_many& file) { return file.error != 0; });
@@ -487,9 +494,10 @@ int xds_stats_get(xds_ctx* ctx, xds_stats* stats) {
         result.messages = counters.messages.load();
         result.reconnects = counters.reconnects.load();
         result.registrations = counters.registrations.load();
-        result.staged_bytes = counters.staged_bytes.load();
-        result.tcp_bytes = counters.tcp_bytes.load();
-        result.local_bytes = counters.local_bytes.load();
+        result.direct_bytes = counters.path_bytes[XDS_PATH_DIRECT].load();
+        result.staged_bytes = counters.path_bytes[XDS_PATH_STAGED].load();
+        result.tcp_bytes = counters.path_bytes[XDS_PATH_TCP].load();
+        result.local_bytes = counters.path_bytes[XDS_PATH_LOCAL].load();
         result.verified_bytes = counters.verified_bytes.load();
         result.checksum_errors = counters.checksum_errors.load();
         std::memcpy(stats, &result, result.size);
@@ -503,9 +511,9 @@ int xds_explain(xds_file* file, const void* buffer, size_t length, char* line, s
         Result<std::shared_ptr<OpenFile>> entry = find(registries().files, file);
         if (!entry.ok()) return failed(entry.status());
         Result<Way> way = choose_way(*(*entry)->file, buffer, length);
-        std::string text =
-            way.ok() ? std::string(paths[way->path]) + ": " + std::string(way->kind->name()) + " memory; " + way->reason
-                     : "none: " + way.status().message();
+        std::string text = way.ok() ? std::string(paths[way->path]) + ": " + std::string(way->kind().name()) +
+                                          " memory; " + way->reason
+                                    : "none: " + way.status().message();
         if (line != nullptr && room > 0) {
             size_t copied = std::min(room - 1, text.size());
             std::memcpy(line, text.data(), copied);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "xds/client/file.h"
+#include "xds/memory/host.h"
 #include "xds/security/agent.h"
 #include "xds/transport/tcp/tcp_address.h"
 
@@ -15,6 +16,9 @@ namespace {
 using std::chrono::steady_clock;
 
 thread_local Waiting waiting;
+
+constexpr std::chrono::milliseconds rdma_attempt{2000};
+constexpr std::chrono::seconds rdma_again{60};
 
 }  // namespace
 
@@ -181,7 +185,7 @@ Context::Pushed Context::push(Operation& operation) {
 // A stream that takes the next message, or null: with a problem, when none will, else when one will later.
 Stream* Context::choose(Operation& operation, Status& problem) {
     File* file = operation.file();
-    unsigned count = static_cast<unsigned>(streams_.size());
+    unsigned count = stream_count();
     unsigned home = file != nullptr ? file->home() : next_stream_;
     unsigned wanted = operation.is_large() ? count : 1;
     bool pending = false;
@@ -247,7 +251,71 @@ void Context::close() {
         if (unfinished_ == 0 && all_finished_ != nullptr) std::exchange(all_finished_, nullptr)->set_value();
     });
     over.get();
+    reactor_->call([&] {
+        if (verbs_lane_ != nullptr) verbs_lane_->stop();
+    });
     reactor_.reset();  // waits for the connections to end
+}
+
+// ---- memory ----
+
+uint64_t Context::remember(const void* address, size_t length) {
+    memory::Place place = memory::host_place(address, length);
+    std::unique_lock lock(remembered_mutex_);
+    remembered_.push_back(place);
+    return place.allocation.id;
+}
+
+void Context::forget(uint64_t number) {
+    std::unique_lock lock(remembered_mutex_);
+    std::erase_if(remembered_, [&](const memory::Place& place) { return place.allocation.id == number; });
+    lock.unlock();
+    domains_.forget(memory::host(), number);
+}
+
+memory::Place Context::look_up(const memory::Place& found, const void* address, size_t length) const {
+    if (found.allocation.id != 0 || !found.kind->host_accessible()) return found;
+    std::shared_lock lock(remembered_mutex_);
+    for (const memory::Place& place : remembered_)
+        if (place.allocation.contains(address, length)) return place;
+    return found;
+}
+
+// ---- RDMA ----
+
+bool Context::wants_rdma(unsigned stream) const {
+    if (stream != 0 || settings_.mode == Mode::tcp) return false;
+    return settings_.mode == Mode::direct_only || steady_clock::now() >= next_rdma_;
+}
+
+// Where TCP would do, nobody is to wait long for a network that carries no RDMA.
+std::chrono::milliseconds Context::rdma_patience() const {
+    return settings_.mode == Mode::direct_only ? patience() : std::min(patience() / 2, rdma_attempt);
+}
+
+Result<transport::VerbsLane*> Context::verbs_lane() {
+    if (verbs_lane_ == nullptr) {
+        Result<std::unique_ptr<transport::VerbsLane>> opened = transport::VerbsLane::open(*reactor_);
+        if (!opened.ok()) return opened.status();
+        verbs_lane_ = std::move(*opened);
+    }
+    return verbs_lane_.get();
+}
+
+void Context::no_rdma(const std::string& why) {
+    next_rdma_ = steady_clock::now() + rdma_again;
+    std::lock_guard lock(why_not_direct_mutex_);
+    why_not_direct_ = why;
+}
+
+void Context::connected_over(unsigned stream, bool rdma) {
+    if (stream == 0) over_rdma_.store(rdma, std::memory_order_relaxed);
+}
+
+std::string Context::why_not_direct() const {
+    if (settings_.mode == Mode::tcp) return "mode tcp";
+    std::lock_guard lock(why_not_direct_mutex_);
+    return why_not_direct_;
 }
 
 }  // namespace fabric::xds::client

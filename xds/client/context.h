@@ -15,6 +15,8 @@
 #include "xds/client/staging.h"
 #include "xds/client/stream.h"
 #include "xds/client/ticket.h"
+#include "xds/transport/verbs/verbs_domain.h"
+#include "xds/transport/verbs/verbs_lane.h"
 
 namespace fabric::xds::client {
 
@@ -33,7 +35,10 @@ struct Settings {
 
 struct Counters {
     std::atomic<uint64_t> requests{0}, errors{0}, messages{0}, connections{0}, reconnects{0}, registrations{0};
-    std::atomic<uint64_t> staged_bytes{0}, tcp_bytes{0}, local_bytes{0}, verified_bytes{0}, checksum_errors{0};
+    std::array<std::atomic<uint64_t>, XDS_PATH_LOCAL + 1> path_bytes{};
+    std::atomic<uint64_t> verified_bytes{0}, checksum_errors{0};
+
+    void moved(xds_path path, uint64_t bytes) { path_bytes[path].fetch_add(bytes, std::memory_order_relaxed); }
 };
 
 class Context {
@@ -62,6 +67,16 @@ class Context {
     const std::string& address() const { return settings_.address; }
     Counters& counters() { return counters_; }
 
+    // Host memory that a caller promises to keep until forget(): it stays registered between requests. Its number.
+    uint64_t remember(const void* address, size_t length);
+    void forget(uint64_t number);
+    // The place that requests on it have, when the range is within remembered memory, else `found`.
+    memory::Place look_up(const memory::Place& found, const void* address, size_t length) const;
+    // True: data moves by RDMA. May change when a connection is made anew.
+    bool over_rdma() const { return over_rdma_.load(std::memory_order_relaxed); }
+    // Why it does not.
+    std::string why_not_direct() const;
+
     // ---- on the reactor's thread ----
     transport::Reactor& reactor() { return *reactor_; }
     const sockaddr_storage& target_address() const { return target_; }
@@ -71,6 +86,13 @@ class Context {
         return std::min(settings_.timeout, std::chrono::milliseconds(10'000));
     }
     bool closing() const { return closing_; }
+    // An RDMA connection has queue pairs enough: one does. Fewer tries after one that failed.
+    bool wants_rdma(unsigned stream) const;
+    std::chrono::milliseconds rdma_patience() const;
+    Result<transport::VerbsLane*> verbs_lane();
+    transport::VerbsDomains& domains() { return domains_; }
+    void no_rdma(const std::string& why);
+    void connected_over(unsigned stream, bool rdma);
     StagingPool& staging() { return staging_; }
     std::vector<std::unique_ptr<Stream>>& streams() { return streams_; }
     // Sends what can be sent.
@@ -92,6 +114,7 @@ class Context {
     void link(Operation& operation);
     void unlink(Operation& operation);
     void finish_if_over(Operation& operation);
+    unsigned stream_count() const { return over_rdma() ? 1 : static_cast<unsigned>(streams_.size()); }
 
     const Settings settings_;
     Counters counters_;
@@ -103,7 +126,16 @@ class Context {
     bool closed_ = false;
     std::atomic<bool> closing_{false};
 
+    mutable std::shared_mutex remembered_mutex_;
+    std::vector<memory::Place> remembered_;
+    std::atomic<bool> over_rdma_{false};
+    mutable std::mutex why_not_direct_mutex_;
+    std::string why_not_direct_;
+
     // The reactor's own.
+    std::chrono::steady_clock::time_point next_rdma_;  // not to be tried before
+    std::unique_ptr<transport::VerbsLane> verbs_lane_;
+    transport::VerbsDomains domains_;
     StagingPool staging_;
     std::vector<std::unique_ptr<Stream>> streams_;
     unsigned next_stream_ = 0;

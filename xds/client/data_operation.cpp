@@ -10,32 +10,45 @@ namespace {
 // Pieces that may be lost with their connections before a request gives up.
 constexpr unsigned most_losses = 256;
 
+Status no_direct_way(const Context& context, const memory::Kind& kind) {
+    if (context.over_rdma())
+        return {Code::invalid, ENOTSUP,
+                "mode direct_only: " + std::string(kind.name()) +
+                    " memory cannot be registered with the RDMA network card"};
+    return {Code::invalid, ENOTSUP,
+            "mode direct_only: the connection to " + context.address() +
+                " is TCP, over which a storage node cannot reach this process's memory; it takes an RDMA network card "
+                "on both sides (" +
+                context.why_not_direct() + ")"};
+}
+
 }  // namespace
 
 Result<Way> choose_way(const File& file, const void* address, size_t length) {
     Result<memory::Place> place = memory::locate(address, length);
     if (!place.ok()) return place.status();
+    const Context& context = *file.context();
     Way way;
-    way.kind = place->kind;
-    Mode mode = file.context()->settings().mode;
+    way.place = context.look_up(*place, address, length);
+    Mode mode = context.settings().mode;
+    bool host = way.kind().host_accessible(), rdma = context.over_rdma();
     if (file.is_local()) {
         way.path = XDS_PATH_LOCAL;
         way.reason = "the file is not on a mount of the gateway";
-    } else if (mode == Mode::direct_only) {
-        return Status(Code::invalid, ENOTSUP,
-                      "mode direct_only: the connection to " + file.context()->address() +
-                          " is TCP, over which a storage node cannot reach this process's memory; it takes an RDMA "
-                          "network card on both sides");
-    } else if (mode == Mode::staged) {
-        way.path = XDS_PATH_STAGED;
-        way.reason = "mode staged";
-    } else if (way.kind->host_accessible()) {
-        way.path = XDS_PATH_TCP;
-        way.reason = mode == Mode::tcp ? "mode tcp" : "the connection is TCP; host memory";
-    } else {
-        way.path = XDS_PATH_STAGED;
-        way.reason = "the connection is TCP, and only the memory's own copy functions reach it";
+        return way;
     }
+    if (mode == Mode::direct_only && (!rdma || !host)) return no_direct_way(context, way.kind());
+    way.staged = mode == Mode::staged || !host;
+    way.path = way.staged ? XDS_PATH_STAGED : (rdma ? XDS_PATH_DIRECT : XDS_PATH_TCP);
+    if (mode == Mode::staged)
+        way.reason = "mode staged";
+    else if (rdma)
+        way.reason = host ? "the connection is RDMA; host memory"
+                          : "the connection is RDMA, and only the memory's own copy functions reach it";
+    else if (host)
+        way.reason = mode == Mode::tcp ? "mode tcp" : "the connection is TCP; host memory";
+    else
+        way.reason = "the connection is TCP, and only the memory's own copy functions reach it";
     return way;
 }
 
@@ -51,6 +64,7 @@ void DataOperation::set(File& file, Direction direction, void* memory, uint64_t 
     short_at_ = UINT64_MAX;
     again_.clear();
     losses_ = 0;
+    moved_ = {};
     limit = file.context()->settings().timeout;
 }
 
@@ -61,58 +75,95 @@ bool DataOperation::has_more() const {
 }
 
 Status DataOperation::send_next(Stream& stream, Piece& piece) {
-    Context& context = *file_->context();
-    bool staged = way_.path == XDS_PATH_STAGED;
-    if (staged && (piece.staging = context.staging().take()) == nullptr) {
-        stream.give_back(piece);
-        // Somebody else's pieces hold it all; they come back.
-        if (!context.staging().all_free()) return {Code::unavailable, EAGAIN, "staging memory is in use"};
-        return {Code::unavailable, ENOMEM, "no memory for staging"};
-    }
     Range range{next_, static_cast<size_t>(std::min<uint64_t>(piece_size(), length_ - next_))};
     bool repeated = !again_.empty();
-    if (repeated) {
-        range = again_.back();
-        again_.pop_back();
-    }
+    if (repeated) range = again_.back();
     piece.offset = range.offset;
     piece.length = range.length;
-    auto give_up = [&](Status why) {
-        if (staged) context.staging().give_back(std::exchange(piece.staging, nullptr));
-        return why;
-    };
-    Status sent;
-    if (direction_ == Direction::read) {
-        wire::Read message;
-        message.handle = file_->handle(stream);
-        message.flags = context.settings().verify ? wire::io_flags::checksum : 0;
-        message.offset = offset_ + range.offset;
-        message.length = range.length;
-        sent = stream.send(piece, message);
+    Status status = take_staging(piece);
+    if (status.ok()) status = prepare(stream, piece);
+    if (!status.ok()) {
+        stream.give_back(piece);
     } else {
-        piece.part = {staged ? piece.staging->data : at(range.offset), range.length};
-        if (staged)
-            if (Status copied = way_.kind->copy_out(piece.staging->data, at(range.offset), range.length);
-                !copied.ok()) {
-                stream.give_back(piece);
-                return give_up(copied);
-            }
-        wire::Write message;
-        message.handle = file_->handle(stream);
-        message.offset = offset_ + range.offset;
-        message.length = range.length;
-        if (context.settings().verify) {
-            Result<uint32_t> sum = way_.kind->crc32c(0, at(range.offset), range.length);
-            message.flags = sum.ok() ? wire::io_flags::checksum : 0;
-            message.data_crc = sum.ok() ? *sum : 0;
-        }
-        piece.send.iov = &piece.part;
-        piece.send.iov_count = 1;
-        sent = stream.send(piece, message, range.length);
+        if (repeated)
+            again_.pop_back();
+        else
+            next_ += range.length;
+        status = send(stream, piece);
     }
-    if (!sent.ok()) return give_up(sent);
-    if (!repeated) next_ += range.length;
-    return sent;
+    // What was not sent is over: an error but EAGAIN ends the whole operation.
+    if (!status.ok() && piece.staging != nullptr)
+        file_->context()->staging().give_back(std::exchange(piece.staging, nullptr));
+    return status;
+}
+
+Status DataOperation::take_staging(Piece& piece) {
+    if (!way_.staged) return {};
+    StagingPool& pool = file_->context()->staging();
+    if ((piece.staging = pool.take()) != nullptr) return {};
+    // Somebody else's pieces hold it all; they come back.
+    if (!pool.all_free()) return {Code::unavailable, EAGAIN, "staging memory is in use"};
+    return {Code::unavailable, ENOMEM, "no memory for staging"};
+}
+
+// The memory that the message names or carries: the caller's or, staged, the library's.
+Status DataOperation::prepare(Stream& stream, Piece& piece) {
+    char* own = piece.staging != nullptr ? piece.staging->data : at(piece.offset);
+    piece.part = {own, piece.length};
+    if (piece.staging != nullptr && direction_ == Direction::write)
+        FABRIC_RETURN_IF_ERROR(way_.kind().copy_out(own, at(piece.offset), piece.length));
+    if (!stream.carries_data_inline()) return expose(stream, piece);
+    if (file_->context()->settings().mode == Mode::direct_only) return no_direct_way(*file_->context(), way_.kind());
+    return {};
+}
+
+Status DataOperation::expose(Stream& stream, Piece& piece) {
+    auto access = direction_ == Direction::read ? memory::Access::write : memory::Access::read;
+    const memory::Place& place = piece.staging != nullptr ? piece.staging->place : way_.place;
+    Status status = stream.expose(piece, place, piece.part.iov_base, piece.length, access);
+    if (status.ok() || piece.staging != nullptr || file_->context()->settings().mode != Mode::automatic) return status;
+    // Memory that cannot be registered (a limit, a mapping of another sort) can still be copied.
+    way_.staged = true;
+    way_.reason = "the connection is RDMA, but the memory cannot be registered with its card";
+    FABRIC_RETURN_IF_ERROR(take_staging(piece));
+    return prepare(stream, piece);
+}
+
+Status DataOperation::send(Stream& stream, Piece& piece) {
+    return direction_ == Direction::read ? send_read(stream, piece) : send_write(stream, piece);
+}
+
+Status DataOperation::send_read(Stream& stream, Piece& piece) {
+    wire::Read message;
+    message.handle = file_->handle(stream);
+    message.flags = file_->context()->settings().verify ? wire::io_flags::checksum : 0;
+    message.offset = offset_ + piece.offset;
+    message.length = piece.length;
+    if (piece.by_access) {
+        message.segments = std::span<const wire::Segment>(&piece.exposure.segment, 1);
+        if (piece.exposure.by_window) message.flags |= wire::io_flags::invalidate;
+    }
+    return stream.send(piece, message);
+}
+
+Status DataOperation::send_write(Stream& stream, Piece& piece) {
+    wire::Write message;
+    message.handle = file_->handle(stream);
+    message.offset = offset_ + piece.offset;
+    message.length = piece.length;
+    if (file_->context()->settings().verify) {
+        Result<uint32_t> sum = way_.kind().crc32c(0, at(piece.offset), piece.length);
+        message.flags = sum.ok() ? wire::io_flags::checksum : 0;
+        message.data_crc = sum.ok() ? *sum : 0;
+    }
+    if (piece.by_access) {
+        message.segments = std::span<const wire::Segment>(&piece.exposure.segment, 1);
+        if (piece.exposure.by_window) message.flags |= wire::io_flags::invalidate;
+        return stream.send(piece, message);
+    }
+    piece.send.iov = &piece.part;
+    piece.send.iov_count = 1;
+    return stream.send(piece, message, piece.length);
 }
 
 void DataOperation::answered(Piece& piece, const wire::Header& header, const wire::Body& body) {
@@ -126,15 +177,15 @@ void DataOperation::answered(Piece& piece, const wire::Header& header, const wir
         return;
     }
     const auto* reply = std::get_if<wire::ReadReply>(&body);
-    if (reply == nullptr || header.data_length != reply->length || reply->length > piece.length)
+    if (reply == nullptr || header.data_length != (piece.by_access ? 0 : reply->length) || reply->length > piece.length)
         return wrong("wrong answer to a read");
     if (reply->length < piece.length && (reply->flags & wire::io_flags::end_of_file) == 0)
         return wrong("a read ended before the end of the file");
     piece.got = reply->length;
     piece.has_crc = (reply->flags & wire::io_flags::checksum) != 0;
     piece.data_crc = reply->data_crc;
-    piece.part = {piece.staging != nullptr ? piece.staging->data : at(piece.offset), piece.got};
-    if (piece.got == 0) return;
+    piece.part.iov_len = piece.got;
+    if (piece.got == 0 || piece.by_access) return;
     piece.fetch.iov = &piece.part;
     piece.fetch.iov_count = 1;
 }
@@ -143,9 +194,9 @@ void DataOperation::answered(Piece& piece, const wire::Header& header, const wir
 Status DataOperation::take_in(Piece& piece) {
     Counters& counters = file_->context()->counters();
     if (piece.staging != nullptr && piece.got > 0)
-        FABRIC_RETURN_IF_ERROR(way_.kind->copy_in(at(piece.offset), piece.staging->data, piece.got));
+        FABRIC_RETURN_IF_ERROR(way_.kind().copy_in(at(piece.offset), piece.staging->data, piece.got));
     if (!file_->context()->settings().verify) return {};
-    Result<uint32_t> sum = way_.kind->crc32c(0, at(piece.offset), piece.got);
+    Result<uint32_t> sum = way_.kind().crc32c(0, at(piece.offset), piece.got);
     if (!sum.ok()) return sum.status();
     counters.verified_bytes.fetch_add(piece.got, std::memory_order_relaxed);
     if (piece.has_crc && *sum == piece.data_crc) return {};
@@ -160,6 +211,7 @@ void DataOperation::piece_over(Piece& piece) {
     Context& context = *file_->context();
     Status status = piece.status;
     if (status.ok() && direction_ == Direction::read) status = take_in(piece);
+    xds_path path = piece.staging != nullptr ? XDS_PATH_STAGED : (piece.by_access ? XDS_PATH_DIRECT : XDS_PATH_TCP);
     if (piece.staging != nullptr) context.staging().give_back(std::exchange(piece.staging, nullptr));
     if (status.code() == Code::unavailable && !failed() && ++losses_ <= most_losses) {
         again_.push_back({piece.offset, piece.length});
@@ -167,8 +219,13 @@ void DataOperation::piece_over(Piece& piece) {
     }
     if (!status.ok()) return fail({status.code(), status.errno_value(), file_->path() + ": " + status.message()});
     if (piece.got < piece.length) short_at_ = std::min(short_at_, piece.offset + piece.got);
-    auto& bytes = way_.path == XDS_PATH_STAGED ? context.counters().staged_bytes : context.counters().tcp_bytes;
-    bytes.fetch_add(piece.got, std::memory_order_relaxed);
+    moved_[path] += piece.got;
+    context.counters().moved(path, piece.got);
+}
+
+xds_path DataOperation::path() const {
+    auto most = std::max_element(moved_.begin(), moved_.end());
+    return *most == 0 ? way_.path : static_cast<xds_path>(most - moved_.begin());
 }
 
 int64_t DataOperation::result() const {

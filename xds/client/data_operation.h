@@ -1,16 +1,22 @@
 // Reading and writing: one call of a user, cut into pieces that go over several connections.
 #pragma once
 
+#include <array>
+
 #include "xds/client/file.h"
 
 namespace fabric::xds::client {
 
 // What a request does with memory, and why.
 struct Way {
-    const memory::Kind* kind = nullptr;
-    xds_path path = XDS_PATH_NONE;
+    memory::Place place;
+    xds_path path = XDS_PATH_NONE;  // as it looks beforehand: a connection made anew may be of another sort
+    bool staged = false;            // through memory of the library
     const char* reason = "";
+    const memory::Kind& kind() const { return *place.kind; }
 };
+// Bytes by enum xds_path.
+using PathBytes = std::array<uint64_t, XDS_PATH_LOCAL + 1>;
 // For data between `file` and [address, address + length). ENOTSUP: the mode forbids the only way there is.
 Result<Way> choose_way(const File& file, const void* address, size_t length);
 
@@ -31,6 +37,9 @@ class DataOperation : public Operation {
     // After done(): bytes moved from the start without a gap, or a negative errno.
     int64_t result() const;
     const Way& way() const { return way_; }
+    const PathBytes& moved() const { return moved_; }
+    // The way that most bytes went; the planned one when none did.
+    xds_path path() const;
 
   private:
     struct Range {
@@ -39,6 +48,12 @@ class DataOperation : public Operation {
     };
     size_t piece_size() const;
     char* at(uint64_t offset) const { return memory_ + offset; }
+    Status take_staging(Piece& piece);
+    Status send(Stream& stream, Piece& piece);
+    Status send_read(Stream& stream, Piece& piece);
+    Status send_write(Stream& stream, Piece& piece);
+    Status prepare(Stream& stream, Piece& piece);
+    Status expose(Stream& stream, Piece& piece);
     Status take_in(Piece& piece);
 
     File* file_ = nullptr;
@@ -46,6 +61,7 @@ class DataOperation : public Operation {
     char* memory_ = nullptr;
     uint64_t length_ = 0, offset_ = 0;
     Way way_;
+    PathBytes moved_{};
     uint64_t next_ = 0;               // bytes handed out
     uint64_t short_at_ = UINT64_MAX;  // the first byte that the file does not have
     std::vector<Range> again_;        // lost with a connection; its capacity is kept

@@ -22,7 +22,10 @@ class ManyOperation : public Operation {
     void piece_over(Piece& piece) override;
 
   private:
-    size_t batch_end(size_t from) const;
+    bool goes_directly(const Stream& stream, size_t index) const;
+    size_t batch_end(const Stream& stream, size_t from) const;
+    Status prepare(Stream& stream, Piece& piece);
+    Status take_in(const Piece& piece, uint64_t& bytes);
 
     Context& context_;
     std::span<xds_many> files_;

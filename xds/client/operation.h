@@ -42,13 +42,16 @@ struct Piece {
     };
     Part<transport::Send> send;
     Part<transport::Fetch> fetch;
+    Part<transport::Exposure> exposure;
     Stream* stream = nullptr;
     Operation* operation = nullptr;
     uint32_t index = 0;       // in its stream
     uint32_t generation = 0;  // part of the request's number: a late reply of an earlier use is recognised
     bool sending = false;     // the kernel may still read its memory
     bool answered = false;    // the reply came, all of it or none
+    bool exposed = false;     // the peer may still reach its memory
     Status status;            // of the answer
+    bool by_access = false;   // its data moves by RDMA
     // Of data operations.
     uint64_t offset = 0;  // in the file
     size_t length = 0;    // bytes asked

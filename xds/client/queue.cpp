@@ -66,7 +66,7 @@ void Queue::start(Slot& slot, const xds_io& io) {
         if (!way.ok()) return refuse(way.status());
         auto direction = io.op == XDS_READ ? DataOperation::Direction::read : DataOperation::Direction::write;
         if (slot.file->is_local()) {
-            int64_t result = transfer_locally(*slot.file, direction, io.buffer, io.length, io.offset, *way->kind);
+            int64_t result = transfer_locally(*slot.file, direction, io.buffer, io.length, io.offset, way->kind());
             return complete(slot, result, XDS_PATH_LOCAL, result < 0 ? "" : way->reason);
         }
         slot.data.set(*slot.file, direction, io.buffer, io.length, io.offset, *way);
@@ -81,8 +81,11 @@ void Queue::finished(Slot& slot) {
     if (operation.failed())
         return complete(slot, -operation.status().errno_value(), XDS_PATH_NONE, operation.status().message());
     if (slot.is_flush) return complete(slot, 0, XDS_PATH_NONE, "");
-    const Way& way = slot.data.way();
-    complete(slot, slot.data.result(), way.path, way.reason);
+    const PathBytes& moved = slot.data.moved();
+    slot.completion.direct_bytes = moved[XDS_PATH_DIRECT];
+    slot.completion.staged_bytes = moved[XDS_PATH_STAGED];
+    slot.completion.tcp_bytes = moved[XDS_PATH_TCP];
+    complete(slot, slot.data.result(), slot.data.path(), slot.data.way().reason);
 }
 
 void Queue::complete(Slot& slot, int64_t result, xds_path path, std::string_view reason) {
@@ -93,12 +96,7 @@ void Queue::complete(Slot& slot, int64_t result, xds_path path, std::string_view
     std::memcpy(completion.reason, reason.data(), length);
     completion.reason[length] = 0;
     if (result < 0 && length == 0) strerror_r(static_cast<int>(-result), completion.reason, sizeof completion.reason);
-    if (result > 0) {
-        auto bytes = static_cast<uint64_t>(result);
-        if (path == XDS_PATH_STAGED) completion.staged_bytes = bytes;
-        if (path == XDS_PATH_TCP) completion.tcp_bytes = bytes;
-        if (path == XDS_PATH_LOCAL) completion.local_bytes = bytes;
-    }
+    if (result > 0 && path == XDS_PATH_LOCAL) completion.local_bytes = static_cast<uint64_t>(result);
     std::shared_ptr<File> last_use = std::move(slot.file);
     std::lock_guard lock(mutex_);
     slot.next = nullptr;

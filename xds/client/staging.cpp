@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include "xds/memory/host.h"
+
 namespace fabric::xds::client {
 
 StagingPool::~StagingPool() {
@@ -11,10 +13,11 @@ StagingPool::~StagingPool() {
 Staging* StagingPool::take() {
     if (free_ == nullptr) {
         if (all_.size() >= count_) return nullptr;
-        void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED) return nullptr;
+        void* mapped = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (mapped == MAP_FAILED) return nullptr;
         all_.push_back(std::make_unique<Staging>());
-        all_.back()->data = static_cast<char*>(memory);
+        all_.back()->data = static_cast<char*>(mapped);
+        all_.back()->place = memory::host_place(mapped, size_);
         free_ = all_.back().get();
     }
     Staging* staging = free_;

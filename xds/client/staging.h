@@ -5,10 +5,13 @@
 #include <memory>
 #include <vector>
 
+#include "xds/memory/kind.h"
+
 namespace fabric::xds::client {
 
 struct Staging {
     char* data = nullptr;
+    memory::Place place;
     Staging* next = nullptr;
 };
 

@@ -1,14 +1,13 @@
 #include "xds/client/stream.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "xds/client/context.h"
 #include "xds/security/capability.h"
-#include "xds/transport/tcp/tcp_connection.h"
+#include "xds/transport/tcp/tcp_dial.h"
+#include "xds/transport/verbs/verbs_dial.h"
 
 namespace fabric::xds::client {
 namespace {
@@ -22,16 +21,10 @@ constexpr uint16_t credits_for_target = 4;
 }  // namespace
 
 Stream::Stream(Context& context, unsigned index) : context_(context), index_(index) {
-    connect_.stream = patience_.stream = this;
-    connect_.complete = [](transport::Operation& operation, int result) {
-        static_cast<Connect&>(operation).stream->connected(result);
-    };
+    patience_.stream = this;
     patience_.expired = [](transport::Timer& timer) {
         Stream& self = *static_cast<Patience&>(timer).stream;
-        Status late(Code::timeout, ETIMEDOUT, "target " + self.context_.address() + " does not answer");
-        if (!self.connect_.busy) return self.close(late);
-        self.connect_.timed_out = true;
-        self.context_.reactor().cancel(self.connect_);
+        self.close({Code::timeout, ETIMEDOUT, "target " + self.context_.address() + " does not answer"});
     };
     hello_.sent = [](transport::Send&, const Status&) {};
     recall_done_.sent = hello_.sent;
@@ -41,32 +34,56 @@ Stream::~Stream() = default;
 
 // ---- connecting ----
 
+// RDMA first, where the context wants it, then TCP.
 void Stream::connect() {
     if (state_ == State::failed && steady_clock::now() >= failed_at_ + retry_after) state_ = State::idle;
     if (state_ != State::idle || context_.closing()) return;
-    const sockaddr_storage& to = context_.target_address();
-    socket_ = UniqueFd(::socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!socket_) return attempt_failed(Status::from_errno(errno, "socket for target " + context_.address()));
     state_ = State::connecting;
-    connect_.timed_out = false;
-    context_.reactor().submit(connect_, [&](io_uring_sqe* sqe) {
-        io_uring_prep_connect(sqe, socket_.get(), reinterpret_cast<const sockaddr*>(&to),
-                              context_.target_address_length());
-    });
-    patience_.deadline = steady_clock::now() + context_.patience();
-    context_.reactor().arm(patience_);
+    last_dial_.reset();
+    if (Status status = dial_rdma(); status.ok()) return;
+    dial_tcp();
 }
 
-void Stream::connected(int result) {
-    if (result < 0 || context_.closing()) {
-        context_.reactor().disarm(patience_);
-        int error = connect_.timed_out ? ETIMEDOUT : (result < 0 ? -result : ECANCELED);
-        return attempt_failed(Status::from_errno(error, "connect to target " + context_.address()));
+Status Stream::dial_rdma() {
+    if (!context_.wants_rdma(index_)) return {Code::unavailable, ENOTSUP, context_.why_not_direct()};
+    Result<transport::VerbsLane*> lane = context_.verbs_lane();
+    if (!lane.ok()) {
+        context_.no_rdma(lane.status().message());
+        return lane.status();
     }
+    transport::VerbsDial::To to{context_.target_address(), context_.target_address_length(), context_.rdma_patience()};
+    transport::VerbsOptions options;
+    options.queues = context_.settings().streams;
+    dialing_rdma_ = true;
+    dial_ = std::make_unique<transport::VerbsDial>(**lane, dial_owner(), *this, context_.domains(), to, options);
+    return {};
+}
+
+void Stream::dial_tcp() {
+    transport::TcpDial::To to{context_.target_address(), context_.target_address_length(), context_.patience()};
+    dialing_rdma_ = false;
+    dial_ = std::make_unique<transport::TcpDial>(context_.reactor(), dial_owner(), *this, to);
+}
+
+void Stream::on_dialed(Result<std::unique_ptr<transport::Connection>> connection) {
+    last_dial_ = std::move(dial_);  // it calls us: it goes later
+    const Status& why = connection.status();
+    if (!why.ok() && dialing_rdma_ && !context_.closing()) {
+        context_.no_rdma(why.message());
+        // The failed dial may be destroyed when it has returned, which the next one's end comes after.
+        return dial_tcp();
+    }
+    if (!why.ok())
+        return attempt_failed(
+            {why.code(), why.errno_value(), "connect to target " + context_.address() + ": " + why.message()});
     ++generation_;
     leaving_ = false;
     state_ = State::greeting;
-    connection_ = std::make_unique<transport::TcpConnection>(context_.reactor(), *this, std::move(socket_));
+    connection_ = std::move(*connection);
+    if (context_.closing()) return connection_->close({Code::unavailable, ECANCELED, "the context was closed"});
+    context_.connected_over(index_, !connection_->carries_data_inline());
+    patience_.deadline = steady_clock::now() + context_.patience();
+    context_.reactor().arm(patience_);
     greet();
 }
 
@@ -121,7 +138,6 @@ void Stream::welcomed(const wire::Header& header, const wire::Body& body) {
 }
 
 void Stream::attempt_failed(const Status& why) {
-    socket_.reset();
     state_ = State::failed;
     why_ = why;
     failed_at_ = steady_clock::now();
@@ -130,36 +146,44 @@ void Stream::attempt_failed(const Status& why) {
 
 // ---- messages ----
 
+Piece& Stream::make_piece() {
+    pieces_.push_back(std::make_unique<Piece>());
+    Piece& fresh = *pieces_.back();
+    fresh.stream = this;
+    fresh.index = static_cast<uint32_t>(pieces_.size() - 1);
+    fresh.send.piece = fresh.fetch.piece = fresh.exposure.piece = &fresh;
+    fresh.send.sent = [](transport::Send& send, const Status&) {
+        Piece& piece = *static_cast<Piece::Part<transport::Send>&>(send).piece;
+        piece.sending = false;
+        piece.stream->settle(piece);
+    };
+    fresh.fetch.fetched = [](transport::Fetch& fetch, const Status& status) {
+        Piece& piece = *static_cast<Piece::Part<transport::Fetch>&>(fetch).piece;
+        if (!status.ok() && piece.status.ok()) piece.status = status;
+        piece.answered = true;
+        piece.stream->settle(piece);
+    };
+    fresh.exposure.ended = [](transport::Exposure& exposure) {
+        Piece& piece = *static_cast<Piece::Part<transport::Exposure>&>(exposure).piece;
+        piece.exposed = false;
+        piece.stream->settle(piece);
+    };
+    return fresh;
+}
+
 Piece& Stream::take_piece(Operation& operation) {
-    if (free_ == nullptr) {
-        pieces_.push_back(std::make_unique<Piece>());
-        Piece& fresh = *pieces_.back();
-        fresh.stream = this;
-        fresh.index = static_cast<uint32_t>(pieces_.size() - 1);
-        fresh.send.piece = fresh.fetch.piece = &fresh;
-        fresh.send.sent = [](transport::Send& send, const Status&) {
-            Piece& piece = *static_cast<Piece::Part<transport::Send>&>(send).piece;
-            piece.sending = false;
-            piece.stream->settle(piece);
-        };
-        fresh.fetch.fetched = [](transport::Fetch& fetch, const Status& status) {
-            Piece& piece = *static_cast<Piece::Part<transport::Fetch>&>(fetch).piece;
-            if (!status.ok() && piece.status.ok()) piece.status = status;
-            piece.answered = true;
-            piece.stream->settle(piece);
-        };
-        free_ = &fresh;
-    }
+    if (free_ == nullptr) free_ = &make_piece();
     Piece& piece = *free_;
     free_ = piece.next;
     ++piece.generation;
     piece.operation = &operation;
-    piece.sending = piece.answered = false;
+    piece.sending = piece.answered = piece.by_access = false;
     piece.status = {};
     piece.got = 0;
     piece.has_crc = false;
     piece.send.iov = nullptr;
     piece.send.iov_count = 0;
+    piece.send.exposure = nullptr;
     piece.fetch.iov = nullptr;
     piece.fetch.iov_count = 0;
     return piece;
@@ -169,6 +193,7 @@ Status Stream::send(Piece& piece, const wire::Body& body, size_t data_length) {
     piece.send.header = {};
     piece.send.header.request = uint64_t{piece.generation} << 32 | piece.index;
     piece.send.header.data_length = static_cast<uint32_t>(data_length);
+    piece.send.queue = piece.exposed ? piece.exposure.queue : piece.index % connection_->queues();
     Status status = connection_->send(piece.send, body);
     if (status.ok()) {
         piece.sending = true;
@@ -180,8 +205,19 @@ Status Stream::send(Piece& piece, const wire::Body& body, size_t data_length) {
     return status;
 }
 
+Status Stream::expose(Piece& piece, const memory::Place& place, const void* address, size_t length,
+                      memory::Access access) {
+    Status status = connection_->expose(piece.exposure, place, address, length, access);
+    if (!status.ok()) return status;
+    piece.exposed = piece.by_access = true;
+    piece.send.exposure = &piece.exposure;
+    return status;
+}
+
 void Stream::give_back(Piece& piece) {
     piece.operation = nullptr;
+    // The request that would have named it was not sent.
+    if (piece.exposed) connection_->end_access(piece.exposure);
     piece.next = free_;
     free_ = &piece;
 }
@@ -227,12 +263,13 @@ void Stream::answer(const wire::Header& header, const wire::Body& body) {
     if (header.data_length != 0 && piece->fetch.iov != nullptr) return connection_->fetch(piece->fetch);
     if (header.data_length != 0) connection_->skip();
     piece->answered = true;
+    if (piece->exposed) return connection_->end_access(piece->exposure);
     settle(*piece);
 }
 
-// Over when the kernel has let go of what was sent and the answer is complete.
+// Over when what was sent is not needed any more, the answer is complete, and the target cannot reach the memory.
 void Stream::settle(Piece& piece) {
-    if (piece.sending || !piece.answered || piece.operation == nullptr) return;
+    if (piece.sending || !piece.answered || piece.exposed || piece.operation == nullptr) return;
     Operation& operation = *piece.operation;
     std::shared_ptr<void> alive = operation.keep_alive();
     --operation.in_flight;
@@ -273,10 +310,7 @@ void Stream::cancel(const Operation& operation) {
 // ---- the end ----
 
 void Stream::close(const Status& why) {
-    if (connect_.busy) {
-        connect_.timed_out = false;
-        context_.reactor().cancel(connect_);
-    }
+    if (dial_ != nullptr) dial_->cancel(why);
     if (connection_ != nullptr) connection_->close(why);
 }
 

@@ -10,7 +10,7 @@
 namespace fabric::xds::client {
 
 // On the context's reactor thread.
-class Stream : public transport::Owner {
+class Stream : public transport::Owner, private transport::DialOwner {
   public:
     enum class State { idle, connecting, greeting, ready, failed };
 
@@ -33,7 +33,13 @@ class Stream : public transport::Owner {
     void connect();
     void close(const Status& why);
 
+    // Only while usable(), and for as long.
+    bool carries_data_inline() const { return connection_->carries_data_inline(); }
+    size_t message_limit() const { return connection_->message_limit(); }
+
     Piece& take_piece(Operation& operation);
+    // Lends memory to the target until the piece's request is answered, in piece.exposure.
+    Status expose(Piece& piece, const memory::Place& place, const void* address, size_t length, memory::Access access);
     // With the piece's send.iov and `data_length` bytes of it. An error: nothing was sent, and the piece was given
     // back.
     Status send(Piece& piece, const wire::Body& body, size_t data_length = 0);
@@ -47,19 +53,19 @@ class Stream : public transport::Owner {
     void on_closed(transport::Connection& connection, const Status& why) override;
 
   private:
-    struct Connect : transport::Operation {
-        Stream* stream = nullptr;
-        bool timed_out = false;
-    };
     struct Patience : transport::Timer {
         Stream* stream = nullptr;
     };
 
-    void connected(int result);
+    transport::DialOwner& dial_owner() { return *this; }
+    Status dial_rdma();
+    void dial_tcp();
+    void on_dialed(Result<std::unique_ptr<transport::Connection>> connection) override;
     void greet();
     void welcomed(const wire::Header& header, const wire::Body& body);
     void attempt_failed(const Status& why);
     void answer(const wire::Header& header, const wire::Body& body);
+    Piece& make_piece();
     void settle(Piece& piece);
     void leave_if_idle();
     bool active() const;
@@ -74,9 +80,9 @@ class Stream : public transport::Owner {
     std::string node_;
     bool leaving_ = false;  // the target said goodbye
 
-    UniqueFd socket_;
-    Connect connect_;
-    Patience patience_;
+    std::unique_ptr<transport::Dial> dial_, last_dial_;
+    bool dialing_rdma_ = false;
+    Patience patience_;  // for the target's answer to the hello
     std::unique_ptr<transport::Connection> connection_;
     security::Id nonce_{};
     transport::Send hello_;

@@ -65,7 +65,8 @@ int serve(const fabricd::Settings& settings, const sigset_t& signals) {
         if (!started.ok()) return complain(started.status(), failed);
         metrics = std::move(*started);
     }
-    std::printf("xds_port=%d\npid=%d\n", (*target)->port(), static_cast<int>(getpid()));
+    std::printf("xds_port=%d\nxds_rdma=%s\npid=%d\n", (*target)->port(), (*target)->rdma().ok() ? "on" : "off",
+                static_cast<int>(getpid()));
     if (metrics != nullptr) std::printf("metrics_port=%d\n", metrics->port());
     std::fflush(stdout);
     fabricd::notify_service_manager("READY=1\nSTATUS=serving " + settings.target.root);
@@ -91,7 +92,7 @@ int main(int argc, char** argv) {
     CLI::App app(
         "fabricd serves a directory tree of this node to XDS clients.\n"
         "SIGTERM: answers what it has, then ends. SIGHUP: reads the key file again.\n"
-        "Prints xds_port=, pid= and metrics_port= lines when it is ready.");
+        "Prints xds_port=, xds_rdma=, pid= and metrics_port= lines when it is ready.");
     std::string path = "/etc/fabric/fabricd.yaml";
     bool check_only = false;
     app.add_option("-c,--config", path, "configuration file (YAML)")->capture_default_str();

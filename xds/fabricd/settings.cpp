@@ -8,6 +8,8 @@
 #include <map>
 #include <sstream>
 
+#include "xds/protocol/rdma_handshake.h"
+
 namespace fabric::xds::fabricd {
 namespace {
 
@@ -74,6 +76,20 @@ Take direct(target::Direct& to) {
     };
 }
 
+Take rdma(target::Rdma& to) {
+    return [&to](const std::string& value) -> Problem {
+        if (value == "auto")
+            to = target::Rdma::automatic;
+        else if (value == "required")
+            to = target::Rdma::required;
+        else if (value == "off")
+            to = target::Rdma::off;
+        else
+            return "expected auto, required or off";
+        return {};
+    };
+}
+
 Take cluster(security::Id& to) {
     return [&to](const std::string& value) -> Problem {
         if (value.size() != 2 * to.size() || value.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos)
@@ -103,6 +119,8 @@ std::map<std::string, Keys> known_keys(Settings& settings) {
     target::Config& config = settings.target;
     return {{"xds",
              {{"listen", text(config.listen)},
+              {"rdma", rdma(config.rdma)},
+              {"rdma_queues", number(config.rdma_queues, 1, wire::max_queues)},
               {"root", text(config.root)},
               {"node", text(config.node)},
               {"lanes", number_or_auto(config.lanes, 16)},

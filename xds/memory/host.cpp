@@ -1,5 +1,6 @@
 #include "xds/memory/host.h"
 
+#include <atomic>
 #include <cstring>
 
 #include "common/crc32c.h"
@@ -30,6 +31,11 @@ class Host : public Kind {
 };
 
 }  // namespace
+
+Place host_place(const void* start, size_t size) {
+    static std::atomic<uint64_t> last{0};
+    return {&host(), {last.fetch_add(1) + 1, -1, reinterpret_cast<uintptr_t>(start), size}};
+}
 
 const Kind& host() {
     static const Host instance;

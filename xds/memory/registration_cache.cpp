@@ -10,7 +10,9 @@ void RegistrationCache::Lease::reset() {
 uint64_t RegistrationCache::Lease::key() const { return entry_->key; }
 uintptr_t RegistrationCache::Lease::start() const { return entry_->start; }
 
-RegistrationCache::~RegistrationCache() {
+RegistrationCache::~RegistrationCache() { clear(); }
+
+void RegistrationCache::clear() {
     for (auto entry = entries_.begin(); entry != entries_.end();) entry = erase(entry);
 }
 
@@ -20,10 +22,10 @@ RegistrationCache::Entries::iterator RegistrationCache::erase(Entries::iterator 
     return entries_.erase(entry);
 }
 
-RegistrationCache::Entry* RegistrationCache::find(const Place& place, uintptr_t at, size_t length) {
+RegistrationCache::Entry* RegistrationCache::find(const Place& place, uintptr_t at, size_t length, Access access) {
     for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
         if (!entry->cached || entry->kind != place.kind || entry->id != place.allocation.id || at < entry->start ||
-            at - entry->start > entry->length || length > entry->length - (at - entry->start))
+            at - entry->start > entry->length || length > entry->length - (at - entry->start) || entry->access < access)
             continue;
         entries_.splice(entries_.begin(), entries_, entry);
         return &entries_.front();
@@ -67,12 +69,13 @@ bool RegistrationCache::make_room(const Place& place, size_t length) {
     return fits();
 }
 
-Result<RegistrationCache::Lease> RegistrationCache::acquire(const Place& place, const void* address, size_t length) {
+Result<RegistrationCache::Lease> RegistrationCache::acquire(const Place& place, const void* address, size_t length,
+                                                            Access access) {
     auto at = reinterpret_cast<uintptr_t>(address);
     std::lock_guard lock(mutex_);
     bool cacheable = place.allocation.id != 0;
     if (cacheable) {
-        if (Entry* entry = find(place, at, length)) {
+        if (Entry* entry = find(place, at, length, access)) {
             ++stats_.hits;
             ++entry->users;
             return Lease(this, entry);
@@ -80,7 +83,7 @@ Result<RegistrationCache::Lease> RegistrationCache::acquire(const Place& place, 
         drop_stale(place);
     }
     ++stats_.misses;
-    Entry fresh{place.kind, place.allocation.id, place.allocation.device, at, length, 0, 1, cacheable};
+    Entry fresh{place.kind, place.allocation.id, place.allocation.device, at, length, 0, 1, cacheable, access};
     if (cacheable && make_room(place, place.allocation.size)) {
         fresh.start = place.allocation.base;
         fresh.length = place.allocation.size;
@@ -90,7 +93,7 @@ Result<RegistrationCache::Lease> RegistrationCache::acquire(const Place& place, 
                           " memory: only " + std::to_string(std::min(limit_, place.kind->aperture(fresh.device))) +
                           " bytes can be registered at once, and others are in use");
     }
-    Result<uint64_t> key = registrar_.add(place, fresh.start, fresh.length);
+    Result<uint64_t> key = registrar_.add(place, fresh.start, fresh.length, access);
     if (!key.ok()) return key.status();
     fresh.key = *key;
     stats_.bytes += fresh.length;

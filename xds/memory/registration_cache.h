@@ -11,12 +11,15 @@
 
 namespace fabric::xds::memory {
 
+// What a card may do with registered memory. Memory that is mapped for reading alone can only be `read`.
+enum class Access : uint8_t { read, write };
+
 // Who registers: a transport, for one card.
 class Registrar {
   public:
     virtual ~Registrar() = default;
-    // A key of the registrar's own choice for [address, address + length).
-    virtual Result<uint64_t> add(const Place& place, uintptr_t address, size_t length) = 0;
+    // A key of the registrar's own choice for [address, address + length). `write` includes reading.
+    virtual Result<uint64_t> add(const Place& place, uintptr_t address, size_t length, Access access) = 0;
     virtual void remove(uint64_t key) = 0;
 };
 
@@ -65,9 +68,11 @@ class RegistrationCache {
     RegistrationCache(const RegistrationCache&) = delete;
     RegistrationCache& operator=(const RegistrationCache&) = delete;
 
-    // The whole allocation is registered when that fits, else only what was asked. ENOSPC: what is in use leaves no
-    // room for it; use windows of at most window(place) bytes, or wait.
-    Result<Lease> acquire(const Place& place, const void* address, size_t length);
+    // The whole allocation is registered when that fits, else only what was asked; an entry for `write` serves both.
+    // ENOSPC: what is in use leaves no room for it; use windows of at most window(place) bytes, or wait.
+    Result<Lease> acquire(const Place& place, const void* address, size_t length, Access access = Access::write);
+    // Forgets everything. Every lease must be gone.
+    void clear();
     // Forgets all that is registered of the allocation: now what is idle, the rest when its lease ends.
     void drop(const Kind& kind, uint64_t id);
     // The longest range that acquire() can ever register for memory like this, bytes.
@@ -84,10 +89,11 @@ class RegistrationCache {
         uint64_t key = 0;
         unsigned users = 0;
         bool cached = false;  // otherwise it goes when its last user does
+        Access access = Access::write;
     };
     using Entries = std::list<Entry>;  // most recently used first; elements stay where they are
 
-    Entry* find(const Place& place, uintptr_t at, size_t length);
+    Entry* find(const Place& place, uintptr_t at, size_t length, Access access);
     void drop_stale(const Place& place);
     bool make_room(const Place& place, size_t length);
     size_t used_of(const Kind* kind, int device) const;

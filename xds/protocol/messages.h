@@ -164,6 +164,7 @@ namespace io_flags {
 inline constexpr uint32_t checksum = 1;     // request: send one; reply and write: data_crc is set
 inline constexpr uint32_t end_of_file = 2;  // reply: nothing lies behind what was read
 inline constexpr uint32_t stable = 4;       // write: durable before the reply
+inline constexpr uint32_t invalidate = 8;   // request, RDMA: the answer may invalidate the first segment's rkey
 }  // namespace io_flags
 
 struct Read {

@@ -49,6 +49,10 @@ struct Job {
     uint32_t data_crc = 0;
     std::string path, capability;
     std::vector<wire::ManyEntry> entries;  // names in `path`
+    // By access: the client's memory, and its parts that the data of the answer goes to.
+    std::vector<wire::Segment> segments, places;
+    unsigned queue = 0;        // that the request came over
+    bool invalidates = false;  // its answer may invalidate the first segment's key
 
     // Memory for file data.
     std::array<io::BufferPool::Buffer*, most_buffers> buffers{};

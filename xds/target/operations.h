@@ -9,7 +9,7 @@ void start_open(Session& session, Job& job, const wire::Open& message);
 void start_close(Session& session, Job& job, const wire::Close& message);
 void start_layout(Session& session, Job& job, const wire::Layout& message);
 void start_read(Session& session, Job& job, const wire::Read& message);
-void start_write(Session& session, Job& job, const wire::Write& message, uint32_t data_length);
+void start_write(Session& session, Job& job, const wire::Write& message);
 void start_flush(Session& session, Job& job, const wire::Flush& message);
 void start_stat(Session& session, Job& job, const wire::Stat& message);
 void start_read_many(Session& session, Job& job, const wire::ReadMany& message);

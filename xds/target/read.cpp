@@ -122,13 +122,15 @@ bool check_transfer(Session& session, Job& job, uint32_t handle, uint32_t right,
 }
 
 void start_read(Session& session, Job& job, const wire::Read& message) {
-    if ((message.flags & ~wire::io_flags::checksum) != 0)
+    if ((message.flags & ~(wire::io_flags::checksum | wire::io_flags::invalidate)) != 0)
         return session.fail(job, {Code::invalid, EOPNOTSUPP, "unknown read flags"}, wire::Cause::not_supported);
     job.flags = message.flags;
     job.offset = message.offset;
     job.length = message.length;
     if (!check_transfer(session, job, message.handle, wire::open_flags::read, message.map_epoch, message.deadline_ms))
         return;
+    if (!session.take_segments(job, message.segments, job.flags, job.length)) return;
+    job.places = job.segments;
     if (job.length == 0) {
         wire::ReadReply nothing;
         nothing.flags = (job.flags & wire::io_flags::checksum) |

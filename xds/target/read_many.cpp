@@ -10,6 +10,7 @@
 #include "common/io/transfer_metrics.h"
 #include "xds/target/operations.h"
 #include "xds/target/target.h"
+#include "xds/transport/verbs/gather.h"
 
 namespace fabric::xds::target {
 namespace {
@@ -81,18 +82,31 @@ void read_all(Job& job) {
     job.status = ran.status();
 }
 
+// By access each file's data goes to its own place. False: it has none.
+bool place_results(Job& job) {
+    for (size_t i = 0; i < job.results.size(); ++i)
+        if (!transport::slice_segments(job.segments, job.entries[i].placement, job.results[i].length, job.places))
+            return false;
+    return true;
+}
+
 void all_read(Job& job) {
     if (!job.status.ok()) return job.session.fail(job, job.status);
     job.slices.fill({});
     parts(job, 0, job.filled, job.slices);
     io::count_transfer(io::Direction::read, io::Path::page_cache, job.filled);
-    job.session.reply(job, wire::ReadManyReply{job.flags, std::span<const wire::ManyResult>(job.results)}, job.filled);
+    if (!job.session.data_is_inline() && !place_results(job))
+        return job.session.fail(job, {Code::invalid, EINVAL, "a placement reaches behind the request's segments"},
+                                wire::Cause::bad_request);
+    job.session.reply(
+        job, wire::ReadManyReply{job.flags & wire::io_flags::checksum, std::span<const wire::ManyResult>(job.results)},
+        job.filled);
 }
 
 }  // namespace
 
 void start_read_many(Session& session, Job& job, const wire::ReadMany& message) {
-    if ((message.flags & ~wire::io_flags::checksum) != 0)
+    if ((message.flags & ~(wire::io_flags::checksum | wire::io_flags::invalidate)) != 0)
         return session.fail(job, {Code::invalid, EOPNOTSUPP, "unknown read_many flags"}, wire::Cause::not_supported);
     job.flags = message.flags;
     job.path = message.names;
@@ -107,6 +121,7 @@ void start_read_many(Session& session, Job& job, const wire::ReadMany& message) 
     if (total > wire::max_data)
         return session.fail(job, {Code::invalid, EMSGSIZE, "a batch asks for more than 4 MiB"},
                             wire::Cause::bad_request);
+    if (!session.take_segments(job, message.segments, job.flags, 0)) return;
     if (message.deadline_ms != 0)
         job.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(message.deadline_ms);
     session.reserve(job, total, [](Job& self) { self.session.offload(self, read_all, all_read); });

@@ -99,9 +99,8 @@ void Session::on_message(transport::Connection& connection, const wire::Header& 
 }
 
 void Session::dispatch(Job& job, const wire::Body& body) {
-    auto data_length = static_cast<uint32_t>(job.length);
     if (const auto* message = std::get_if<wire::Read>(&body)) return start_read(*this, job, *message);
-    if (const auto* message = std::get_if<wire::Write>(&body)) return start_write(*this, job, *message, data_length);
+    if (const auto* message = std::get_if<wire::Write>(&body)) return start_write(*this, job, *message);
     if (const auto* message = std::get_if<wire::Open>(&body)) return start_open(*this, job, *message);
     if (const auto* message = std::get_if<wire::Close>(&body)) return start_close(*this, job, *message);
     if (const auto* message = std::get_if<wire::ReadMany>(&body)) return start_read_many(*this, job, *message);
@@ -173,8 +172,28 @@ Job& Session::take_job(const wire::Header& header) {
     job.holds_data = header.data_length != 0;
     job.length = header.data_length;
     job.deadline = steady_clock::time_point::max();
+    job.segments.clear();
+    job.places.clear();
+    job.queue = connection_->arrived_over();
+    job.invalidates = false;
     active_.emplace(job.request, &job);
     return job;
+}
+
+bool Session::take_segments(Job& job, const wire::List<wire::Segment>& segments, uint32_t flags, uint64_t length) {
+    if (data_is_inline()) return true;
+    uint64_t room = 0;
+    for (size_t i = 0; i < segments.size(); ++i) {
+        job.segments.push_back(segments[i]);
+        room += job.segments.back().length;
+    }
+    job.invalidates = (flags & wire::io_flags::invalidate) != 0 && !job.segments.empty();
+    if (room >= length) return true;
+    fail(job,
+         {Code::invalid, EINVAL,
+          "the request's segments have " + std::to_string(room) + " bytes for " + std::to_string(length)},
+         wire::Cause::bad_request);
+    return false;
 }
 
 std::shared_ptr<OpenFile> Session::file(uint32_t handle) const {
@@ -317,6 +336,8 @@ void Session::fetch(Job& job, Job::Step then) {
     job.holds_data = false;
     job.data.iov = job.memory.data();
     job.data.iov_count = static_cast<int>(job.buffer_count);
+    job.data.segments = job.segments;
+    job.data.queue = job.queue;
     job.data.fetched = [](transport::Fetch& fetch, const Status& status) {
         Job& self = *static_cast<Job::Part<transport::Fetch>&>(fetch).job;
         self.session.reactor_.disarm(self.stall);
@@ -346,6 +367,9 @@ void Session::reply(Job& job, const wire::Body& body, size_t data_length) {
     job.reply.header.data_length = static_cast<uint32_t>(data_length);
     job.reply.iov = job.slices.data();
     job.reply.iov_count = data_length == 0 ? 0 : static_cast<int>(job.slices.size());
+    job.reply.segments = job.places;
+    job.reply.queue = job.queue;
+    job.reply.invalidate = job.invalidates ? job.segments.front().rkey : 0;
     job.reply.sent = [](transport::Send& send, const Status&) {
         Job& self = *static_cast<Job::Part<transport::Send>&>(send).job;
         self.session.reactor_.disarm(self.stall);

@@ -43,9 +43,13 @@ class Session : public transport::Owner {
     void offload(Job& job, Job::Step block, Job::Step then);
     // job.transfer, by the I/O engine.
     void transfer(Job& job, Job::Step then);
+    // Takes a request's segments over. False: together they are shorter than `length` bytes, and the job was answered.
+    bool take_segments(Job& job, const wire::List<wire::Segment>& segments, uint32_t flags, uint64_t length);
+    // True: data comes and goes with the messages; false: by the job's segments.
+    bool data_is_inline() const { return connection_ == nullptr || connection_->carries_data_inline(); }
     // The data of the job's message, into job.memory.
     void fetch(Job& job, Job::Step then);
-    // The end of a job: its answer, with the first `data_length` bytes of job.slices.
+    // The end of a job: its answer, with the first `data_length` bytes of job.slices, to job.places.
     void reply(Job& job, const wire::Body& body, size_t data_length = 0);
     void fail(Job& job, const Status& status, wire::Cause cause);
     // The cause that follows from the errno of a file system.

@@ -32,8 +32,9 @@ Result<std::shared_ptr<security::Keyring>> own_keys() {
     return security::Keyring::parse("0 " + digits, "a key of this process");
 }
 
-io::BufferPool::Options pool_options(const Config& config) {
+io::BufferPool::Options pool_options(const Config& config, transport::VerbsDomains& domains) {
     io::BufferPool::Options options;
+    options.before_unmap = [&domains](const void* block) { domains.forget_block(block); };
     // The target's own budget is the limit; the pool's is not to be met.
     options.limit = config.bytes_in_flight * 2;
     return options;
@@ -51,7 +52,7 @@ Target::Target(const Config& config)
     : config_(config),
       replays_(config.clock_seconds * second_ns, remembered_nonces),
       budget_(config.bytes_in_flight),
-      pool_(pool_options(config)) {
+      pool_(pool_options(config, domains_)) {
     accept_.target = retry_.target = this;
     retry_.expired = [](transport::Timer& timer) { static_cast<Retry&>(timer).target->accept_next(); };
     accept_.complete = [](transport::Operation& operation, int result) {
@@ -97,8 +98,36 @@ Status Target::set_up() {
         if (!lane.ok()) return lane.status();
         lanes_.push_back(std::move(*lane));
     }
-    accepting_ = true;
+    if (Status status = listen_rdma(); !status.ok()) {
+        if (config_.rdma == Rdma::required) return status;
+        rdma_ = status;
+        if (config_.rdma == Rdma::automatic) log::info("XDS target {}: TCP alone: {}", config_.node, status.message());
+    }
+    {
+        std::lock_guard lock(mutex_);
+        accepting_ = true;
+    }
     lanes_[0]->call([&] { accept_next(); });
+    return {};
+}
+
+// At the port that TCP got.
+Status Target::listen_rdma() {
+    if (config_.rdma == Rdma::off) return {Code::config, ENOTSUP, "RDMA is switched off in the configuration"};
+    FABRIC_RETURN_IF_ERROR(transport::rdma_present());
+    for (auto& lane : lanes_) {
+        auto opened = lane->call([&] { return transport::VerbsLane::open(*lane); });
+        if (!opened.ok()) return opened.status();
+        rdma_lanes_.push_back(std::move(*opened));
+    }
+    std::string host = config_.listen.substr(0, config_.listen.rfind(':'));
+    auto listener = lanes_[0]->call([&] {
+        return transport::VerbsListener::listen(
+            *rdma_lanes_[0], host + ":" + std::to_string(port_),
+            [this](transport::VerbsRequest request) { rdma_arrived(std::move(request)); });
+    });
+    if (!listener.ok()) return listener.status();
+    rdma_listener_ = std::move(*listener);
     return {};
 }
 
@@ -107,9 +136,62 @@ Target::~Target() {
     for_each_session([](Session& session, uint64_t) { session.close({}); }, 0);
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return sessions_.empty(); });
+    lock.unlock();
+    // The lanes themselves end before what they watched is closed.
+    for (size_t i = 0; i < rdma_lanes_.size(); ++i) lanes_[i]->call([&] { rdma_lanes_[i]->stop(); });
 }
 
 // ---- connections ----
+
+// Begins a session on its lane: with a socket, or with a request over RDMA.
+struct Target::Start : transport::Task {
+    Target* target = nullptr;
+    Session* session = nullptr;
+    size_t lane = 0;
+    UniqueFd socket;
+    transport::VerbsRequest request;
+
+    void begin() {
+        if (request.id == nullptr)
+            return session->start(
+                std::make_unique<transport::TcpConnection>(*target->lanes_[lane], *session, std::move(socket)));
+        transport::VerbsOptions options;
+        options.queues = target->config_.rdma_queues;
+        // Requests are bounded by credits; the rest is for messages that cost none.
+        options.receives = unsigned{target->config_.credits} + 64;
+        auto connection =
+            transport::accept(std::move(request), *target->rdma_lanes_[lane], *session, target->domains_, options);
+        if (connection.ok()) return session->start(std::move(*connection));
+        log::warn("XDS target {}: {}", target->config_.node, connection.status().message());
+        target->remove(*session);
+    }
+};
+
+Session* Target::admit(size_t& lane) {
+    if (sessions_.size() >= config_.connections) {
+        log::warn("XDS target {}: {} connections are open, which is the limit; one more was refused", config_.node,
+                  sessions_.size());
+        return nullptr;
+    }
+    lane = next_lane_++ % lanes_.size();
+    sessions_.push_back({std::make_unique<Session>(*this, *lanes_[lane]), lanes_[lane].get()});
+    return sessions_.back().session.get();
+}
+
+void Target::rdma_arrived(transport::VerbsRequest request) {
+    std::lock_guard lock(mutex_);
+    if (!accepting_) return transport::refuse(request, wire::RdmaRefusalCause::draining);
+    size_t lane = 0;
+    Session* session = admit(lane);
+    if (session == nullptr) return transport::refuse(request, wire::RdmaRefusalCause::connections);
+    auto* start = new Start;
+    start->target = this;
+    start->session = session;
+    start->lane = lane;
+    start->request = std::move(request);
+    start->run = [](transport::Task& task) { std::unique_ptr<Start>(static_cast<Start*>(&task))->begin(); };
+    lanes_[lane]->post(*start);
+}
 
 void Target::accept_next() {
     lanes_[0]->submit(accept_, [&](io_uring_sqe* sqe) {
@@ -133,29 +215,16 @@ void Target::accepted(int result) {
         return;
     }
     accept_next();
-    if (sessions_.size() >= config_.connections) {
-        log::warn("XDS target {}: {} connections are open, which is the limit; one more was refused", config_.node,
-                  sessions_.size());
-        return;
-    }
-    transport::Reactor& lane = *lanes_[next_lane_++ % lanes_.size()];
-    auto session = std::make_unique<Session>(*this, lane);
-    struct Start : transport::Task {
-        Session* session;
-        transport::Reactor* lane;
-        UniqueFd socket;
-    };
+    size_t lane = 0;
+    Session* session = admit(lane);
+    if (session == nullptr) return;
     auto* start = new Start;
-    start->session = session.get();
-    start->lane = &lane;
+    start->target = this;
+    start->session = session;
+    start->lane = lane;
     start->socket = std::move(socket);
-    start->run = [](transport::Task& task) {
-        std::unique_ptr<Start> self(static_cast<Start*>(&task));
-        self->session->start(
-            std::make_unique<transport::TcpConnection>(*self->lane, *self->session, std::move(self->socket)));
-    };
-    sessions_.push_back({std::move(session), &lane});
-    lane.post(*start);
+    start->run = [](transport::Task& task) { std::unique_ptr<Start>(static_cast<Start*>(&task))->begin(); };
+    lanes_[lane]->post(*start);
 }
 
 void Target::remove(Session& session) {
@@ -201,6 +270,7 @@ void Target::stop_accepting() {
         accepting_ = false;
     }
     lanes_[0]->call([&] {
+        rdma_listener_.reset();
         if (accept_.busy) return lanes_[0]->cancel(accept_);
         lanes_[0]->disarm(retry_);
         std::lock_guard lock(mutex_);

@@ -18,6 +18,7 @@
 #include "xds/target/session.h"
 #include "xds/target/tree.h"
 #include "xds/target/workers.h"
+#include "xds/transport/verbs/verbs_listener.h"
 
 namespace fabric::xds::target {
 
@@ -30,6 +31,8 @@ class Target {
     ~Target();
 
     int port() const { return port_; }
+    // Ok: clients may come over RDMA; else why not.
+    const Status& rdma() const { return rdma_; }
     // Takes nothing new, answers what it has, and waits for the clients to be gone, at most for `limit`.
     void drain(std::chrono::milliseconds limit);
     // Reads the key file again.
@@ -69,6 +72,12 @@ class Target {
     void for_each_session(void (*call)(Session&, uint64_t), uint64_t argument);
     void stop_accepting();
 
+    struct Start;
+    // A session on the next lane; null: one more is not taken. Called with mutex_ held.
+    Session* admit(size_t& lane);
+    Status listen_rdma();
+    void rdma_arrived(transport::VerbsRequest request);
+
     struct Retry : transport::Timer {
         Target* target = nullptr;
     };
@@ -79,6 +88,7 @@ class Target {
     security::ReplayWindow replays_;
     uint64_t instance_ = 0;
     std::atomic<uint64_t> map_epoch_{1};
+    transport::VerbsDomains domains_;  // outlives the pool whose memory is registered in it
     io::Budget budget_;
     io::BufferPool pool_;
     std::unique_ptr<io::Engine> engine_;
@@ -90,6 +100,8 @@ class Target {
     Retry retry_;  // on lane 0: accepts again when there was no descriptor left
     std::atomic<bool> draining_{false};
     bool accepting_ = false;  // guarded by mutex_
+    Status rdma_;
+    std::unique_ptr<transport::VerbsListener> rdma_listener_;  // lane 0's
 
     struct Entry {
         std::unique_ptr<Session> session;
@@ -99,7 +111,8 @@ class Target {
     std::condition_variable changed_;
     std::vector<Entry> sessions_;
     size_t next_lane_ = 0;
-    std::vector<std::unique_ptr<transport::Reactor>> lanes_;  // destroyed first
+    std::vector<std::unique_ptr<transport::VerbsLane>> rdma_lanes_;  // one a lane, or none at all
+    std::vector<std::unique_ptr<transport::Reactor>> lanes_;         // destroyed first
 };
 
 uint64_t wall_clock_ns();

@@ -59,11 +59,11 @@ void flush_done(Job& job) {
 
 }  // namespace
 
-void start_write(Session& session, Job& job, const wire::Write& message, uint32_t data_length) {
-    constexpr uint32_t known = wire::io_flags::checksum | wire::io_flags::stable;
+void start_write(Session& session, Job& job, const wire::Write& message) {
+    constexpr uint32_t known = wire::io_flags::checksum | wire::io_flags::stable | wire::io_flags::invalidate;
     if ((message.flags & ~known) != 0)
         return session.fail(job, {Code::invalid, EOPNOTSUPP, "unknown write flags"}, wire::Cause::not_supported);
-    if (message.length != data_length)
+    if (session.data_is_inline() && message.length != job.length)
         return session.fail(job, {Code::invalid, EINVAL, "a write's length differs from its data's"},
                             wire::Cause::bad_request);
     job.flags = message.flags;
@@ -72,6 +72,7 @@ void start_write(Session& session, Job& job, const wire::Write& message, uint32_
     job.data_crc = message.data_crc;
     if (!check_transfer(session, job, message.handle, wire::open_flags::write, message.map_epoch, message.deadline_ms))
         return;
+    if (!session.take_segments(job, message.segments, job.flags, job.length)) return;
     if (job.length == 0) return session.reply(job, wire::WriteReply{0, 0, 0, session.target().instance()});
     const Config& config = session.target().config();
     uint64_t unit = std::max<uint64_t>(job.file->alignment, 1);

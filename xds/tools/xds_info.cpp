@@ -47,7 +47,7 @@ void print_devices() {
         std::printf("gpu %s: NUMA node %s\n", gpu.c_str(),
                     first_line("/sys/bus/pci/devices/" + gpu + "/numa_node").c_str());
     if (gpus.empty()) std::printf("gpu: no NVIDIA driver on this machine\n");
-    std::printf("transports of this build: tcp\n");
+    std::printf("transports of this build: rdma, tcp\n");
 }
 
 void explain(const File& file, const char* kind, void* memory, size_t length) {

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace fabric::xds::transport {
@@ -77,15 +78,15 @@ void Reactor::main(std::promise<int> ready) {
 void Reactor::loop() {
     while (true) {
         run_tasks();
-        bool timers = run_timers();
+        std::chrono::nanoseconds until_next = run_timers();
         if (stopping_.load(std::memory_order_acquire) && in_kernel_ == 0 && tasks_.load() == nullptr) return;
         if (!wake_.busy) arm_wake();
         asleep_.store(true, std::memory_order_seq_cst);
         bool wait = tasks_.load(std::memory_order_seq_cst) == nullptr;
         io_uring_cqe* cqe = nullptr;
-        __kernel_timespec timeout{0, std::chrono::nanoseconds(tick).count()};
+        __kernel_timespec timeout{until_next.count() / 1'000'000'000, until_next.count() % 1'000'000'000};
         if (wait)
-            io_uring_submit_and_wait_timeout(&ring_, &cqe, 1, timers ? &timeout : nullptr, nullptr);
+            io_uring_submit_and_wait_timeout(&ring_, &cqe, 1, until_next.count() != 0 ? &timeout : nullptr, nullptr);
         else
             io_uring_submit_and_get_events(&ring_);
         asleep_.store(false, std::memory_order_relaxed);
@@ -125,16 +126,17 @@ void Reactor::run_tasks() {
     }
 }
 
-// True: timers are left.
-bool Reactor::run_timers() {
-    if (first_timer_ == nullptr) return false;
+// How long to sleep before the next one, at least a tick; 0: there is none.
+std::chrono::nanoseconds Reactor::run_timers() {
+    if (first_timer_ == nullptr) return {};
     auto now = std::chrono::steady_clock::now();
     while (first_timer_ != nullptr && first_timer_->deadline <= now) {
         Timer* timer = first_timer_;
         disarm(*timer);
         timer->expired(*timer);
     }
-    return first_timer_ != nullptr;
+    if (first_timer_ == nullptr) return {};
+    return std::max<std::chrono::nanoseconds>(tick, first_timer_->deadline - now);
 }
 
 // Sorted by deadline; most timers run equally long, so the place is near the end.

@@ -96,7 +96,7 @@ class Reactor {
     void loop();
     void arm_wake();
     void run_tasks();
-    bool run_timers();
+    std::chrono::nanoseconds run_timers();
     io_uring_sqe* entry();
 
     UniqueFd wake_fd_;

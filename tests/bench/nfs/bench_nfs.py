@@ -117,15 +117,20 @@ def measure(arguments):
     try:
         for fsal in (arguments.ours, arguments.peer):
             servers.append(Server(fsal, base, size, files, entries, {kind.target for kind in made}))
-        results = {(server.fsal, kind.name): [] for server in servers for kind in made}
+        rows = []
+        print(f"{'':22}{arguments.ours:>12}{arguments.peer:>12}   ratio")
         for kind in made:
+            runs = {server.fsal: [] for server in servers}
             for server in servers:
                 server.run(kind)                    # warm: page cache, handles, buffers
             for _ in range(arguments.runs):
                 for server in servers:
-                    results[server.fsal, kind.name].append(kind.figures(*server.run(kind)))
+                    runs[server.fsal].append(kind.figures(*server.run(kind)))
                 time.sleep(0 if arguments.tiny else 0.2)
-        return report(arguments, made, results)
+            rows += report(arguments, kind, runs)
+            if arguments.json:                      # after each kind: a run that is stopped leaves what it has
+                pathlib.Path(arguments.json).write_text(json.dumps(rows, indent=1) + "\n")
+        return 0
     finally:
         for server in servers:
             server.close()
@@ -159,20 +164,17 @@ def measure_linear(arguments):
     return 0
 
 
-def report(arguments, made, results):
+def report(arguments, kind, runs):
+    """Prints the kind's two rows and returns them: throughput and CPU time."""
     rows = []
     ours, peer = arguments.ours, arguments.peer
-    print(f"{'':22}{ours:>12}{peer:>12}   ratio")
-    for kind in made:
-        for index, (suffix, unit, better) in enumerate((("", kind.unit, "higher"), ("_cpu", kind.per, "lower"))):
-            mine, other = (statistics.median(run[index] for run in results[fsal, kind.name]) for fsal in (ours, peer))
-            ratio = mine / other if other else float("nan")
-            print(f"{kind.name + suffix:22}{mine:>12.4g}{other:>12.4g}   {ratio:.2f}   {unit}, {better} is better")
-            rows.append({"name": f"nfs_{kind.name}{suffix}", "unit": unit, "better": better, "ours": mine, "peers": {peer: other},
-                         "ratios": {peer: ratio}, "runs": len(results[ours, kind.name])})
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(rows, indent=1) + "\n")
-    return 0
+    for index, (suffix, unit, better) in enumerate((("", kind.unit, "higher"), ("_cpu", kind.per, "lower"))):
+        mine, other = (statistics.median(run[index] for run in runs[fsal]) for fsal in (ours, peer))
+        ratio = mine / other if other else float("nan")
+        print(f"{kind.name + suffix:22}{mine:>12.4g}{other:>12.4g}   {ratio:.2f}   {unit}, {better} is better", flush=True)
+        rows.append({"name": f"nfs_{kind.name}{suffix}", "unit": unit, "better": better, "ours": mine, "peers": {peer: other},
+                     "ratios": {peer: ratio}, "runs": len(runs[ours])})
+    return rows
 
 
 def main():

@@ -1,5 +1,6 @@
 // What a user of libxds meets beside bytes: completions, errors, forks, threads, modes.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,8 +50,8 @@ TEST_F(Behaviour, OneEntryOfABatchFailsAndTheOthersSucceed) {
     auto done = wait_for(queue, 6);
     EXPECT_EQ(done[0].result, 10);
     EXPECT_STREQ(memory[0], "good bytes");
-    EXPECT_EQ(done[0].path, static_cast<uint32_t>(XDS_PATH_TCP));
-    EXPECT_STREQ(done[0].reason, "the connection is TCP; host memory");
+    EXPECT_EQ(done[0].path, static_cast<uint32_t>(host_path()));
+    EXPECT_EQ(std::string(done[0].reason), "the connection is " + transport_name() + "; host memory");
     EXPECT_EQ(done[1].result, -EBADF);
     EXPECT_NE(std::string(done[1].reason).find("test-node"), std::string::npos) << done[1].reason;
     EXPECT_EQ(done[2].result, -EBADF);
@@ -144,12 +145,22 @@ TEST_F(Behaviour, ExplainAndModesSayWhichWayAndWhy) {
         const char* expected;
         ssize_t result;
     };
-    for (const Case& one : {Case{"auto", false, "tcp: host memory; the connection is TCP", 10},
-                            Case{"auto", true, "staged: sim memory; the connection is TCP, and only", 10},
-                            Case{"staged", false, "staged: host memory; mode staged", 10},
-                            Case{"tcp", false, "tcp: host memory; mode tcp", 10},
-                            Case{"direct_only", false, "none: mode direct_only: the connection to 127.0.0.1", -ENOTSUP},
-                            Case{"direct_only", true, "none: mode direct_only", -ENOTSUP}}) {
+    std::vector<Case> cases = {
+        Case{"auto", false, "tcp: host memory; the connection is TCP", 10},
+        Case{"auto", true, "staged: sim memory; the connection is TCP, and only", 10},
+        Case{"staged", false, "staged: host memory; mode staged", 10},
+        Case{"tcp", false, "tcp: host memory; mode tcp", 10},
+        Case{"direct_only", false, "none: mode direct_only: the connection to 127.0.0.1", -ENOTSUP},
+        Case{"direct_only", true, "none: mode direct_only", -ENOTSUP}};
+    if (host_path() == XDS_PATH_DIRECT)
+        cases = {Case{"auto", false, "direct: host memory; the connection is RDMA", 10},
+                 Case{"auto", true, "staged: sim memory; the connection is RDMA, and only", 10},
+                 Case{"staged", false, "staged: host memory; mode staged", 10},
+                 Case{"tcp", false, "tcp: host memory; mode tcp", 10},
+                 Case{"direct_only", false, "direct: host memory; the connection is RDMA", 10},
+                 Case{"direct_only", true, "none: mode direct_only: sim memory cannot be registered with the RDMA",
+                      -ENOTSUP}};
+    for (const Case& one : cases) {
         setenv("XDS_MODE", one.mode, 1);
         xds_ctx* ctx = open_context();
         xds_file* f = nullptr;
@@ -281,6 +292,46 @@ TEST_F(Behaviour, FilesOfThisMachineGoByThisProcess) {
     EXPECT_EQ(attributes.bytes, bytes.size());
     EXPECT_EQ(xds_close(f), 0);
     EXPECT_EQ(xds_open_fd(ctx_, 9999, &f), -EBADF);
+}
+
+// Over RDMA what a caller registers stays registered: later requests lend windows of it, or the caller's promise is
+// simply not needed.
+TEST_F(Behaviour, RegisteredMemoryIsUsedAgainAndGivenUpInAnyOrder) {
+    std::string bytes = random_bytes(4 << 20, 6);
+    put(file("f"), bytes);
+    xds_file* f = open("f", O_RDWR);
+    std::vector<char> memory(bytes.size() + 100);
+    xds_buf *whole = nullptr, *part = nullptr;
+    ASSERT_EQ(xds_buf_register(ctx_, memory.data(), memory.size(), &whole), 0) << xds_error();
+    ASSERT_EQ(xds_buf_register(ctx_, memory.data() + 50, 1000, &part), 0) << xds_error();
+    for (int round = 0; round < 10; ++round) {
+        std::fill(memory.begin(), memory.end(), '#');
+        ASSERT_EQ(xds_pread(f, memory.data() + round, bytes.size(), 0), static_cast<ssize_t>(bytes.size()))
+            << xds_error();
+        ASSERT_EQ(std::string(memory.data() + round, bytes.size()), bytes);
+        ASSERT_EQ(xds_pwrite(f, memory.data() + round, 5000, 0), 5000) << xds_error();
+        xds_buf* over = round == 3 ? part : (round == 6 ? whole : nullptr);
+        if (over != nullptr) {
+            EXPECT_EQ(xds_buf_deregister(over), 0);
+        }
+    }
+    EXPECT_EQ(xds_buf_deregister(whole), -EBADF);
+    xds_stats stats{};
+    stats.size = sizeof stats;
+    ASSERT_EQ(xds_stats_get(ctx_, &stats), 0);
+    EXPECT_EQ(host_bytes(stats), 10 * (bytes.size() + 5000));
+    xds_close(f);
+}
+
+// Memory that is mapped for reading alone can be written from.
+TEST_F(Behaviour, ConstantMemoryCanBeWritten) {
+    void* page = mmap(nullptr, 20'480, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(page, MAP_FAILED);
+    xds_file* f = open("constant", O_RDWR | O_CREAT);
+    EXPECT_EQ(xds_pwrite(f, page, 20'480, 0), 20'480) << xds_error();
+    EXPECT_TRUE(contents(file("constant")) == std::string(20'480, '\0'));
+    xds_close(f);
+    munmap(page, 20'480);
 }
 
 TEST_F(Behaviour, StartUpIsQuickAndSilent) {

@@ -9,12 +9,15 @@
 
 #include <fstream>
 
+#include "tests/xds/transport/place.h"
+
 namespace fabric::xds {
 
 Daemon::Daemon(const std::string& root, int port) {
     config_ = testing::TempDir() + "fabricd.XXXXXX";
     close(mkstemp(config_.data()));
-    std::ofstream(config_) << "xds:\n  listen: 127.0.0.1:" << port << "\n  root: " << root
+    std::ofstream(config_) << "xds:\n  listen: " << transport::test_address(port)
+                           << "\n  rdma: " << (transport::over_rdma() ? "required" : "off") << "\n  root: " << root
                            << "\n  lanes: 1\n  drain_seconds: 10\nsecurity:\n  anonymous_uid: " << geteuid()
                            << "\n  anonymous_gid: " << getegid() << "\n";
     int pipe_ends[2];
@@ -40,6 +43,8 @@ Daemon::~Daemon() {
     kill();
     unlink(config_.c_str());
 }
+
+std::string Daemon::address() const { return transport::test_address(port_); }
 
 void Daemon::kill() {
     if (pid_ <= 0) return;

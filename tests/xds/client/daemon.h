@@ -9,11 +9,11 @@ namespace fabric::xds {
 
 class Daemon {
   public:
-    // Serves `root` on 127.0.0.1:`port` (0: a free one); ready when it returns.
+    // Serves `root` on the tests' host at `port` (0: a free one); ready when it returns.
     explicit Daemon(const std::string& root, int port = 0);
     ~Daemon();
     int port() const { return port_; }
-    std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+    std::string address() const;
     void kill();
     // SIGTERM; its exit status.
     int terminate();

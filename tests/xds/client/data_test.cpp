@@ -69,7 +69,7 @@ TEST_P(Data, LargeReadsAndTheEndOfTheFile) {
     xds_stats stats{};
     stats.size = sizeof stats;
     ASSERT_EQ(xds_stats_get(ctx_, &stats), 0);
-    EXPECT_EQ(sim() ? stats.staged_bytes : stats.tcp_bytes, bytes.size());
+    EXPECT_EQ(sim() ? stats.staged_bytes : host_bytes(stats), bytes.size());
     EXPECT_EQ(stats.verified_bytes, bytes.size());
     EXPECT_EQ(stats.checksum_errors, 0u);
     EXPECT_EQ(xds_close(f), 0);
@@ -157,8 +157,8 @@ TEST_P(Data, ABatchLargerThanStagingMemoryProgresses) {
         ASSERT_GT(got, 0);
         for (int i = 0; i < got; ++i) {
             EXPECT_EQ(completions[i].result, 256 << 10) << completions[i].reason;
-            EXPECT_EQ(completions[i].path, static_cast<uint32_t>(sim() ? XDS_PATH_STAGED : XDS_PATH_TCP));
-            EXPECT_EQ(sim() ? completions[i].staged_bytes : completions[i].tcp_bytes, uint64_t{256 << 10});
+            EXPECT_EQ(completions[i].path, static_cast<uint32_t>(sim() ? XDS_PATH_STAGED : host_path()));
+            EXPECT_EQ(sim() ? completions[i].staged_bytes : host_bytes(completions[i]), uint64_t{256 << 10});
             EXPECT_NE(completions[i].reason[0], 0);
         }
         seen += static_cast<unsigned>(got);

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "tests/xds/transport/place.h"
+
 namespace fabric::xds {
 
 TemporaryFolder::TemporaryFolder() {
@@ -15,6 +17,9 @@ TemporaryFolder::TemporaryFolder() {
     std::filesystem::permissions(path_, std::filesystem::perms(0777));
 }
 TemporaryFolder::~TemporaryFolder() { std::filesystem::remove_all(path_); }
+
+xds_path host_path() { return transport::over_rdma() ? XDS_PATH_DIRECT : XDS_PATH_TCP; }
+std::string transport_name() { return transport::over_rdma() ? "RDMA" : "TCP"; }
 
 std::string random_bytes(size_t length, uint64_t seed) {
     std::mt19937_64 random(seed);
@@ -62,7 +67,8 @@ std::string Memory::read(size_t at, size_t length) const {
 }
 
 void WithTarget::SetUp() {
-    config.listen = "127.0.0.1:0";
+    config.listen = transport::test_address(0);
+    if (transport::over_rdma()) config.rdma = target::Rdma::required;
     config.root = folder_.path();
     config.node = "test-node";
     config.lanes = 2;
@@ -77,7 +83,7 @@ void WithTarget::start_target() {
     auto started = target::Target::start(config);
     ASSERT_TRUE(started.ok()) << started.status().message();
     target_ = std::move(*started);
-    config.listen = "127.0.0.1:" + std::to_string(target_->port());
+    config.listen = transport::test_address(target_->port());
 }
 
 void WithTarget::TearDown() {

@@ -24,6 +24,15 @@ class TemporaryFolder {
     std::string path_;
 };
 
+// The way that data of host memory takes in this run of the tests, and its bytes.
+xds_path host_path();
+template <typename Counted>
+uint64_t host_bytes(const Counted& counted) {
+    return host_path() == XDS_PATH_DIRECT ? counted.direct_bytes : counted.tcp_bytes;
+}
+// "RDMA" or "TCP".
+std::string transport_name();
+
 std::string random_bytes(size_t length, uint64_t seed);
 std::string contents(const std::string& path);
 void put(const std::string& path, const std::string& bytes);

@@ -1,18 +1,13 @@
 #include "tests/xds/target/peer.h"
 
-#include "xds/transport/tcp/tcp_address.h"
-#include "xds/transport/tcp/tcp_connection.h"
-
 namespace fabric::xds {
 
 using namespace transport;
 
-Peer::Peer(int port) : reactor(std::move(*Reactor::start("peer"))), end(std::make_unique<Endpoint>(*reactor)) {
-    auto socket = connect_tcp("127.0.0.1:" + std::to_string(port), std::chrono::seconds(10));
-    EXPECT_TRUE(socket.ok()) << socket.status().message();
-    auto shared = std::make_shared<UniqueFd>(std::move(*socket));
-    end->start(
-        [shared](Reactor& on, Owner& owner) { return std::make_unique<TcpConnection>(on, owner, std::move(*shared)); });
+Peer::Peer(int port) : side(std::make_unique<Side>("peer")), end(std::make_unique<Endpoint>(*side->reactor)) {
+    end->begin(dial(*side, test_address(port)));
+    Status status = end->connected();
+    EXPECT_TRUE(status.ok()) << status.message();
 }
 
 Arrived Peer::greet(const security::Keyring* keys, const security::Ticket* ticket) {

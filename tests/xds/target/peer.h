@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tests/xds/client/fixture.h"
-#include "tests/xds/transport/endpoint.h"
+#include "tests/xds/transport/place.h"
 #include "xds/security/capability.h"
 
 namespace fabric::xds {
@@ -19,7 +19,7 @@ class Peer {
     // Opens by path; its handle.
     uint32_t open(const std::string& path, uint32_t flags = wire::open_flags::read);
 
-    std::unique_ptr<transport::Reactor> reactor;
+    std::unique_ptr<transport::Side> side;
     std::unique_ptr<transport::Endpoint> end;
     wire::Hello hello;  // as it was sent
 };

@@ -29,7 +29,8 @@ class Security : public testing::Test {
     void SetUp() override {
         if (geteuid() != 0) GTEST_SKIP() << "SKIP: changing identities needs root";
         write_keys(key_text);
-        config.listen = "127.0.0.1:0";
+        config.listen = transport::test_address(0);
+        if (transport::over_rdma()) config.rdma = target::Rdma::required;
         config.root = folder.path();
         config.node = "secure";
         config.lanes = 1;
@@ -241,7 +242,7 @@ TEST_F(Security, TheAgentVouchesForALocalUserAndLibxdsUsesIt) {
     auto agent = security::Agent::start(socket, keys, id(1), 60);
     ASSERT_TRUE(agent.ok()) << agent.status().message();
     own("private", 1000, 1000, 0600);
-    std::string address = "127.0.0.1:" + std::to_string(target->port());
+    std::string address = transport::test_address(target->port());
     // A child becomes another user: root opens what uid 1001 may not.
     auto open_as = [&](uid_t uid) {
         pid_t child = fork();

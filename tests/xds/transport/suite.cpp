@@ -1,5 +1,6 @@
 #include "tests/xds/transport/suite.h"
 
+#include <map>
 #include <random>
 
 #include "tests/unit/xds/protocol/samples.h"
@@ -7,100 +8,127 @@
 namespace fabric::xds::transport {
 namespace {
 
-std::string random_bytes(size_t length, uint64_t seed) {
-    std::mt19937_64 random(seed);
-    std::string bytes(length, '\0');
-    for (char& byte : bytes) byte = static_cast<char>(random());
-    return bytes;
-}
+wire::Read read_of(size_t length) { return {1, 0, 0, length, 0, 0, {}}; }
+wire::Write write_of(size_t length) { return {1, 0, 0, length, 0, 0, 0, {}}; }
 
-wire::ReadReply reply_of(size_t length) { return {0, 0, length, 0}; }
+size_t encoded_size(const wire::Body& body) {
+    std::vector<std::byte> bytes(wire::max_message);
+    return *wire::encode({}, body, bytes);
+}
 
 }  // namespace
 
 void TransportSuite::SetUp() {
-    client_reactor_ = std::move(*Reactor::start("client"));
-    target_reactor_ = std::move(*Reactor::start("target"));
-    client_ = std::make_unique<Endpoint>(*client_reactor_);
-    target_ = std::make_unique<Endpoint>(*target_reactor_);
-    Pair pair = GetParam()();
-    client_->start(pair.client);
-    target_->start(pair.target);
+    client_side_ = std::make_unique<Side>("client");
+    target_side_ = std::make_unique<Side>("target");
+    client_ = std::make_unique<Endpoint>(*client_side_->reactor);
+    target_ = std::make_unique<Endpoint>(*target_side_->reactor);
+    pair_ = GetParam()(*client_side_, *target_side_);
+    client_->begin(pair_.client);
+    target_->begin(pair_.target);
+    Status client = client_->connected(), target = target_->connected();
+    ASSERT_TRUE(client.ok()) << client.message();
+    ASSERT_TRUE(target.ok()) << target.message();
 }
 
 void TransportSuite::TearDown() {
     client_.reset();
     target_.reset();
+    pair_ = {};
+    client_side_.reset();
+    target_side_.reset();
+}
+
+void TransportSuite::grant(uint16_t credits) {
+    ASSERT_TRUE(target_->send(wire::Credit{}, {}, credits).ok());
+    ASSERT_TRUE(client_->next().ok());
+    ASSERT_TRUE(client_->send(wire::Credit{}, {}, credits).ok());
+    ASSERT_TRUE(target_->next().ok());
 }
 
 TEST_P(TransportSuite, EveryMessageArrivesInOrderWithItsFields) {
-    // Enough credits for all, both ways; `credit` itself costs none.
-    ASSERT_TRUE(target_->send(wire::Credit{}, {}, 100).ok());
-    ASSERT_TRUE(client_->send(wire::Credit{}, {}, 100).ok());
-    ASSERT_TRUE(client_->next().ok());
-    ASSERT_TRUE(target_->next().ok());
-    for (const wire::Sample& sample : wire::samples()) ASSERT_TRUE(client_->post(sample.body).ok()) << sample.name;
+    grant(100);  // enough for all, both ways; `credit` itself costs none
+    size_t limit = 0;
+    client_->with_connection([&](Connection& connection) { limit = connection.message_limit(); });
+    std::vector<wire::Sample> sent;
     for (const wire::Sample& sample : wire::samples()) {
+        Status status = client_->post(sample.body);
+        if (encoded_size(sample.body) > limit) {
+            EXPECT_EQ(status.errno_value(), EMSGSIZE) << sample.name;
+            continue;
+        }
+        ASSERT_TRUE(status.ok()) << sample.name << ": " << status.message();
+        sent.push_back(sample);
+    }
+    EXPECT_GE(sent.size(), 24u);
+    for (const wire::Sample& sample : sent) {
         Result<Arrived> message = target_->next();
         ASSERT_TRUE(message.ok()) << message.status().message();
         EXPECT_EQ(message->header.type, wire::type_of(sample.body));
-        EXPECT_EQ(message->text, wire::print(sample.body));
+        // Reads and writes name memory that the endpoint lent beside what the sample says.
+        if (!over_rdma()) {
+            EXPECT_EQ(message->text, wire::print(sample.body));
+        }
     }
 }
 
 TEST_P(TransportSuite, DataArrivesExactlyWhateverItsParts) {
+    grant(100);
+    target_->serves = true;
     std::mt19937_64 random(6);
-    for (size_t length : {size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{1} << 20, wire::max_data}) {
+    auto parts = [&](size_t most) {
+        std::vector<size_t> list;
+        for (int i = 0; i < static_cast<int>(random() % 200); ++i) list.push_back(random() % most);
+        return list;
+    };
+    for (size_t length :
+         {size_t{1}, size_t{100}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{1} << 20, wire::max_data}) {
         for (int round = 0; round < 3; ++round) {
-            std::vector<size_t> parts;
-            for (int i = 0; i < static_cast<int>(random() % 200); ++i) parts.push_back(random() % 5000);
-            client_->fetch_parts.clear();
-            for (int i = 0; i < static_cast<int>(random() % 200); ++i) client_->fetch_parts.push_back(random() % 50000);
-            std::string data = random_bytes(length, random());
-            ASSERT_TRUE(target_->post(reply_of(length), data, 0, parts).ok());
-            Result<Arrived> message = client_->next();
-            ASSERT_TRUE(message.ok()) << message.status().message();
-            EXPECT_TRUE(message->data == data) << length;
+            target_->serve_parts = parts(5000);
+            client_->fetch_parts = parts(50000);
+            uint64_t request = client_->next_request;
+            ASSERT_TRUE(client_->post(read_of(length)).ok());
+            Result<Arrived> answer = client_->next();
+            ASSERT_TRUE(answer.ok()) << answer.status().message();
+            EXPECT_TRUE(answer->data == Endpoint::random_data(length, request)) << length;
+            target_->fetch_parts = parts(50000);
+            std::string data = Endpoint::random_data(length, random());
+            ASSERT_TRUE(client_->post(write_of(length), data, 0, parts(5000)).ok());
+            Result<Arrived> write = target_->next();
+            ASSERT_TRUE(write.ok()) << write.status().message();
+            EXPECT_TRUE(write->data == data) << length;
+            ASSERT_TRUE(client_->next().ok());
         }
     }
 }
 
 TEST_P(TransportSuite, BothDirectionsAtOnce) {
-    std::vector<std::string> sent;
+    grant(100);
+    target_->serves = true;
+    std::map<uint64_t, size_t> reads;
+    std::map<uint64_t, std::string> writes;
     for (int i = 0; i < 40; ++i) {
-        sent.push_back(random_bytes(100'000 + i * 1111, i));
-        ASSERT_TRUE(target_->post(reply_of(sent.back().size()), sent.back()).ok());
-        ASSERT_TRUE(client_->post(reply_of(sent.back().size()), sent.back()).ok());
+        size_t length = 100'000 + i * 1111;
+        reads[client_->next_request] = length;
+        ASSERT_TRUE(client_->post(read_of(length)).ok());
+        std::string data = Endpoint::random_data(length, i);
+        writes[client_->next_request] = data;
+        ASSERT_TRUE(client_->post(write_of(length), data).ok());
     }
-    for (const std::string& data : sent) {
-        Result<Arrived> at_client = client_->next(), at_target = target_->next();
-        ASSERT_TRUE(at_client.ok() && at_target.ok());
-        EXPECT_TRUE(at_client->data == data);
-        EXPECT_TRUE(at_target->data == data);
+    for (int i = 0; i < 40; ++i) {
+        Result<Arrived> write = target_->next();
+        ASSERT_TRUE(write.ok()) << write.status().message();
+        EXPECT_TRUE(write->data == writes[write->header.request]);
     }
-}
-
-TEST_P(TransportSuite, DataWaitsUntilTheOwnerHasRoom) {
-    target_->hold_data = true;
-    std::string first = random_bytes(300'000, 1), second = random_bytes(1000, 2);
-    ASSERT_TRUE(client_->post(reply_of(first.size()), first).ok());
-    ASSERT_TRUE(client_->post(reply_of(second.size()), second).ok());
-    ASSERT_TRUE(client_->post(wire::Goodbye{wire::Cause::none, "done"}).ok());
-    // Nothing can come before the first data was taken: ask for something from the other side meanwhile.
-    ASSERT_TRUE(target_->send(wire::Credit{}, {}, 1).ok());
-    ASSERT_TRUE(client_->next().ok());
-    target_->release();
-    EXPECT_TRUE(target_->next()->data == first);
-    EXPECT_TRUE(target_->next()->data == second);
-    EXPECT_EQ(target_->next()->header.type, wire::Type::goodbye);
-}
-
-TEST_P(TransportSuite, SkippedDataLeavesTheNextMessageIntact) {
-    target_->skip_data = true;
-    ASSERT_TRUE(client_->post(reply_of(3'000'000), random_bytes(3'000'000, 3)).ok());
-    ASSERT_TRUE(client_->post(wire::Goodbye{wire::Cause::draining, "after the data"}).ok());
-    EXPECT_EQ(target_->next()->header.data_length, 3'000'000u);
-    EXPECT_EQ(target_->next()->text, wire::print(wire::Goodbye{wire::Cause::draining, "after the data"}));
+    for (int i = 0; i < 80; ++i) {
+        Result<Arrived> answer = client_->next();
+        ASSERT_TRUE(answer.ok()) << answer.status().message();
+        uint64_t request = answer->header.request;
+        if (answer->header.type != wire::Type::read_reply) continue;
+        EXPECT_TRUE(answer->data == Endpoint::random_data(reads[request], request));
+        reads.erase(request);
+    }
+    EXPECT_TRUE(reads.empty());
 }
 
 TEST_P(TransportSuite, RequestsCostCreditsAndRepliesDoNot) {
@@ -118,21 +146,26 @@ TEST_P(TransportSuite, RequestsCostCreditsAndRepliesDoNot) {
     EXPECT_EQ(client_->credits(), 1u);
 }
 
+// Whatever had not happened by then is told to have failed, and nothing is told twice.
 TEST_P(TransportSuite, AClosedConnectionGivesEverythingBack) {
-    target_->hold_data = true;
-    for (int i = 0; i < 20; ++i) ASSERT_TRUE(client_->post(reply_of(4'000'000), random_bytes(4'000'000, 4)).ok());
-    EXPECT_GT(client_->sends_in_progress(), 0u) << "80 MB fit into no socket buffer";
+    grant(100);
+    target_->serves = true;
+    for (int i = 0; i < 30; ++i) {
+        ASSERT_TRUE(client_->post(read_of(1'000'000)).ok());
+        ASSERT_TRUE(client_->post(write_of(100'000), Endpoint::random_data(100'000, 4)).ok());
+    }
     client_->close();
     EXPECT_FALSE(client_->closed().ok());
     EXPECT_EQ(client_->sends_in_progress(), 0u);
     EXPECT_EQ(client_->send(wire::FlushReply{}).errno_value(), ECONNRESET);
-    target_->release();
     EXPECT_FALSE(target_->closed().ok());
+    EXPECT_EQ(target_->sends_in_progress(), 0u);
 }
 
 TEST_P(TransportSuite, ClosingFromWithinACallbackIsAllowed) {
+    grant(1);
     target_->on_each = [](Connection& connection) { connection.close(Status::from_errno(EPERM, "test")); };
-    ASSERT_TRUE(client_->post(reply_of(1000), random_bytes(1000, 5)).ok());
+    ASSERT_TRUE(client_->post(write_of(1000), Endpoint::random_data(1000, 5)).ok());
     EXPECT_EQ(target_->closed().errno_value(), EPERM);
     EXPECT_FALSE(client_->closed().ok());
 }

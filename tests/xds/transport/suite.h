@@ -5,22 +5,26 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/xds/transport/endpoint.h"
+#include "tests/xds/transport/place.h"
 
 namespace fabric::xds::transport {
 
 struct Pair {
     Endpoint::Make client, target;
+    std::shared_ptr<void> kept;  // as long as the connection
 };
-using MakePair = Pair (*)();
+using MakePair = Pair (*)(Side& client, Side& target);
 
 class TransportSuite : public testing::TestWithParam<MakePair> {
   protected:
     void SetUp() override;
     void TearDown() override;
+    // Gives both sides credits for requests.
+    void grant(uint16_t credits);
 
-    std::unique_ptr<Reactor> client_reactor_, target_reactor_;
+    std::unique_ptr<Side> client_side_, target_side_;
     std::unique_ptr<Endpoint> client_, target_;
+    Pair pair_;
 };
 
 }  // namespace fabric::xds::transport

@@ -23,17 +23,65 @@ std::pair<UniqueFd, UniqueFd> connected() {
 
 Endpoint::Make maker(UniqueFd socket) {
     auto shared = std::make_shared<UniqueFd>(std::move(socket));
-    return [shared](Reactor& reactor, Owner& owner) {
-        return std::make_unique<TcpConnection>(reactor, owner, std::move(*shared));
+    return [shared](Reactor& reactor, Owner& owner, const Endpoint::Ready& ready) {
+        ready(std::unique_ptr<Connection>(std::make_unique<TcpConnection>(reactor, owner, std::move(*shared))));
     };
 }
 
-Pair make_tcp_pair() {
+Pair make_tcp_pair(Side& /*client*/, Side& /*target*/) {
     auto [client, target] = connected();
-    return {maker(std::move(client)), maker(std::move(target))};
+    return {maker(std::move(client)), maker(std::move(target)), nullptr};
 }
 
 INSTANTIATE_TEST_SUITE_P(Tcp, TransportSuite, testing::Values(&make_tcp_pair));
+
+// What inline data brings with it: it stands between one message and the next.
+class TcpData : public testing::Test {
+  protected:
+    TcpData() {
+        auto [client, target] = connected();
+        client_.start(maker(std::move(client)));
+        target_.start(maker(std::move(target)));
+    }
+    static wire::ReadReply reply_of(size_t length) { return {0, 0, length, 0}; }
+    Side client_side_{"client"}, target_side_{"target"};
+    Endpoint client_{*client_side_.reactor}, target_{*target_side_.reactor};
+};
+
+TEST_F(TcpData, WaitsUntilTheOwnerHasRoom) {
+    target_.hold_data = true;
+    std::string first = Endpoint::random_data(300'000, 1), second = Endpoint::random_data(1000, 2);
+    ASSERT_TRUE(client_.post(reply_of(first.size()), first).ok());
+    ASSERT_TRUE(client_.post(reply_of(second.size()), second).ok());
+    ASSERT_TRUE(client_.post(wire::Goodbye{wire::Cause::none, "done"}).ok());
+    // Nothing can come before the first data was taken: ask for something from the other side meanwhile.
+    ASSERT_TRUE(target_.send(wire::Credit{}, {}, 1).ok());
+    ASSERT_TRUE(client_.next().ok());
+    target_.release();
+    EXPECT_TRUE(target_.next()->data == first);
+    EXPECT_TRUE(target_.next()->data == second);
+    EXPECT_EQ(target_.next()->header.type, wire::Type::goodbye);
+}
+
+TEST_F(TcpData, WhatIsSkippedLeavesTheNextMessageIntact) {
+    target_.skip_data = true;
+    ASSERT_TRUE(client_.post(reply_of(3'000'000), Endpoint::random_data(3'000'000, 3)).ok());
+    ASSERT_TRUE(client_.post(wire::Goodbye{wire::Cause::draining, "after the data"}).ok());
+    EXPECT_EQ(target_.next()->header.data_length, 3'000'000u);
+    EXPECT_EQ(target_.next()->text, wire::print(wire::Goodbye{wire::Cause::draining, "after the data"}));
+}
+
+TEST_F(TcpData, OfAClosedConnectionGoesBackToItsOwner) {
+    target_.hold_data = true;
+    for (int i = 0; i < 20; ++i)
+        ASSERT_TRUE(client_.post(reply_of(4'000'000), Endpoint::random_data(4'000'000, 4)).ok());
+    EXPECT_GT(client_.sends_in_progress(), 0u) << "80 MB fit into no socket buffer";
+    client_.close();
+    EXPECT_FALSE(client_.closed().ok());
+    EXPECT_EQ(client_.sends_in_progress(), 0u);
+    target_.release();
+    EXPECT_FALSE(target_.closed().ok());
+}
 
 // A peer that is not ours: bytes go over a plain socket.
 class TcpPeer : public testing::Test {

@@ -1,6 +1,7 @@
 #include "xds/transport/tcp/tcp_address.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -107,6 +108,10 @@ Result<UniqueFd> connect_tcp(const std::string& address, std::chrono::millisecon
         if (error == 0) return socket;
     }
     return Status::from_errno(error, "connect to " + address);
+}
+
+std::string address_text(const sockaddr* address) {
+    return numeric(address, address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
 }
 
 std::string peer_name(int socket) {

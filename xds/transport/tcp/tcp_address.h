@@ -1,6 +1,8 @@
 // Addresses, listening and connecting.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <chrono>
 #include <string>
 #include <vector>
@@ -25,6 +27,8 @@ Result<int> port_of(int socket);
 // all once the name is resolved.
 Result<UniqueFd> connect_tcp(const std::string& address, std::chrono::milliseconds limit);
 
+// ADDRESS:PORT in numbers.
+std::string address_text(const sockaddr* address);
 // ADDRESS:PORT of the other side, or "unknown peer".
 std::string peer_name(int socket);
 

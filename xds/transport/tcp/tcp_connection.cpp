@@ -60,7 +60,10 @@ TcpConnection::TcpConnection(Reactor& reactor, Owner& owner, UniqueFd socket)
 
 void TcpConnection::enqueue(Send& send) {
     send.next = nullptr;
-    (first_send_ == nullptr ? first_send_ : last_send_->next) = &send;
+    if (first_send_ == nullptr)
+        first_send_ = &send;
+    else
+        last_send_->next = &send;
     last_send_ = &send;
     if (!out_.busy && !completing_) start_send();
 }
@@ -70,7 +73,7 @@ void TcpConnection::start_send() {
     int count = 0;
     size_t skip = sent_of_first_;
     for (const Send* send = first_send_; send != nullptr && count < static_cast<int>(out_.iov.size()) - 1;
-         send = send->next) {
+         send = static_cast<const Send*>(send->next)) {
         iovec head{const_cast<std::byte*>(send->bytes.data()), send->bytes.size()};
         count = add_parts(&head, 1, skip, send->bytes.size(), out_.iov, count);
         size_t into_data = skip > send->bytes.size() ? skip - send->bytes.size() : 0;
@@ -105,7 +108,7 @@ void TcpConnection::complete_sends(size_t bytes) {
     while (first_send_ != nullptr && sent_of_first_ >= length_of(*first_send_)) {
         Send* done = first_send_;
         sent_of_first_ -= length_of(*done);
-        first_send_ = done->next;
+        first_send_ = static_cast<Send*>(done->next);
         if (first_send_ == nullptr) last_send_ = nullptr;
         done->sent(*done, {});
     }
@@ -239,7 +242,7 @@ void TcpConnection::finish_close() {
         TcpConnection& connection = *static_cast<Last&>(task).connection;
         connection.socket_.reset();
         while (Send* send = connection.first_send_) {
-            connection.first_send_ = send->next;
+            connection.first_send_ = static_cast<Send*>(send->next);
             send->sent(*send, connection.why_);
         }
         if (Fetch* fetch = std::exchange(connection.fetch_, nullptr)) fetch->fetched(*fetch, connection.why_);

@@ -12,7 +12,7 @@ namespace {
 
 class Counting : public Registrar {
   public:
-    Result<uint64_t> add(const Place&, uintptr_t, size_t length) override {
+    Result<uint64_t> add(const Place&, uintptr_t, size_t length, Access) override {
         if (fail) return Status::from_errno(ENOMEM, "registration");
         bytes += length;
         live.insert(++last);

@@ -1,0 +1,501 @@
+#include "xds/transport/verbs/verbs_connection.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "xds/transport/tcp/tcp_address.h"
+
+namespace fabric::xds::transport {
+namespace {
+
+constexpr unsigned messages_leaving = 32;
+constexpr uint64_t is_receive = uint64_t{1} << 63;  // of a work request's id
+constexpr std::chrono::seconds silence{15};         // after which the peer is asked whether it is there
+
+// The peer is gone when its card has not answered for so long: the card waits 4.096 us * 2^17, eight times.
+constexpr uint8_t answer_time = 17;
+
+// How long a peer pauses that sent more than was awaited: 0.64 ms (InfiniBand specification, volume 1, table 45).
+constexpr uint8_t receiver_pause = 12;
+
+Status completion_error(const std::string& peer, const ibv_wc& completion) {
+    int error = ECONNRESET;
+    const char* hint = "";
+    switch (completion.status) {
+        case IBV_WC_REM_ACCESS_ERR:
+        case IBV_WC_REM_INV_REQ_ERR:
+            error = EACCES;
+            hint = ": the other side's memory, key and length do not agree";
+            break;
+        case IBV_WC_RETRY_EXC_ERR:
+        case IBV_WC_RNR_RETRY_EXC_ERR:
+            error = ETIMEDOUT;
+            hint = ": the other side does not answer";
+            break;
+        case IBV_WC_LOC_PROT_ERR:
+        case IBV_WC_LOC_LEN_ERR:
+        case IBV_WC_MW_BIND_ERR:
+            error = EIO;
+            break;
+        default:
+            break;
+    }
+    return {Code::unavailable, error,
+            "RDMA with " + peer + ": " + ibv_wc_status_str(completion.status) + " (vendor code " +
+                std::to_string(completion.vendor_err) + ")" + hint};
+}
+
+}  // namespace
+
+VerbsConnection::VerbsConnection(VerbsLane& lane, Owner& owner, CmId id)
+    : Connection(lane.reactor(), owner), lane_(lane), id_(std::move(id)) {
+    peer_ = "rdma " + address_text(rdma_get_peer_addr(id_.get()));
+    keep_alive_.connection = this;
+    keep_alive_.expired = [](Timer& timer) { static_cast<KeepAlive&>(timer).connection->keep_alive(); };
+    credit_.sent = [](Send& send, const Status&) { static_cast<Credit&>(send).busy = false; };
+}
+
+Result<std::unique_ptr<VerbsConnection>> VerbsConnection::make(VerbsLane& lane, Owner& owner, VerbsDomains& domains,
+                                                               CmId id, const VerbsOptions& options) {
+    std::unique_ptr<VerbsConnection> connection(new VerbsConnection(lane, owner, std::move(id)));
+    FABRIC_RETURN_IF_ERROR(connection->set_up(domains, options));
+    return connection;
+}
+
+VerbsConnection::~VerbsConnection() {
+    if (keep_alive_.armed) reactor().disarm(keep_alive_);
+    destroy_pairs();
+    for (auto& window : windows_) ibv_dealloc_mw(window->window);
+    if (arrivals_ != nullptr) ibv_destroy_srq(arrivals_);
+    if (completions_ != nullptr) ibv_destroy_cq(completions_);
+}
+
+// ---- setting up ----
+
+Status VerbsConnection::set_up(VerbsDomains& domains, const VerbsOptions& options) {
+    Result<std::shared_ptr<VerbsDomain>> domain = domains.of(id_->verbs);
+    if (!domain.ok()) return domain.status();
+    domain_ = std::move(*domain);
+    Result<ibv_comp_channel*> channel = lane_.completions(id_->verbs);
+    if (!channel.ok()) return channel.status();
+    unsigned queues = std::clamp(options.queues, 1U, static_cast<unsigned>(wire::max_queues));
+    Result<std::unique_ptr<VerbsMessages>> messages =
+        VerbsMessages::make(domain_->pd(), options.receives, messages_leaving);
+    if (!messages.ok()) return messages.status();
+    messages_ = std::move(*messages);
+    // Room for the completion of everything that can be posted at once: the queue cannot overflow.
+    auto entries = static_cast<int>(queues * VerbsQueuePair::depth + options.receives);
+    completions_ =
+        ibv_create_cq(id_->verbs, entries, static_cast<CompletionHandler*>(this), *channel, /*comp_vector=*/0);
+    if (completions_ == nullptr) return Status::from_errno(errno, "completion queue for " + peer_);
+    if (int error = ibv_req_notify_cq(completions_, 0)) return Status::from_errno(error, "completion queue");
+    ibv_srq_init_attr arrivals{};
+    arrivals.attr.max_wr = options.receives;
+    arrivals.attr.max_sge = 1;
+    arrivals_ = ibv_create_srq(domain_->pd(), &arrivals);
+    if (arrivals_ == nullptr) return Status::from_errno(errno, "receive queue for " + peer_);
+    for (unsigned slot = 0; slot < options.receives; ++slot) FABRIC_RETURN_IF_ERROR(receive_into(slot));
+    first_psn_ =
+        static_cast<uint32_t>(reinterpret_cast<uintptr_t>(this) >> 4 ^
+                              static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count())) &
+        wire::max_24_bits;
+    return make_pairs(queues);
+}
+
+// The first belongs to the id, which the connection manager takes through its states; the others are made beside it.
+Status VerbsConnection::make_pairs(unsigned queues) {
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = wanted.recv_cq = completions_;
+    wanted.srq = arrivals_;
+    wanted.qp_type = IBV_QPT_RC;
+    wanted.cap.max_send_wr = VerbsQueuePair::depth;
+    wanted.cap.max_send_sge = domain_->limits().parts;
+    wanted.cap.max_inline_data = 256;
+    ibv_qp_init_attr given = wanted;
+    if (rdma_create_qp(id_.get(), domain_->pd(), &given) != 0) {
+        // Not every device carries data in its work requests.
+        wanted.cap.max_inline_data = 0;
+        given = wanted;
+        if (rdma_create_qp(id_.get(), domain_->pd(), &given) != 0)
+            return Status::from_errno(errno, "queue pair for " + peer_);
+    }
+    inline_bytes_ = given.cap.max_inline_data;
+    VerbsQueuePair::Surroundings around{domain_.get(), messages_.get(), inline_bytes_};
+    pairs_.push_back(std::make_unique<VerbsQueuePair>(id_->qp, 0, around));
+    for (unsigned i = 1; i < queues; ++i) {
+        given = wanted;
+        ibv_qp* pair = ibv_create_qp(domain_->pd(), &given);
+        if (pair == nullptr) return Status::from_errno(errno, "queue pair for " + peer_);
+        pairs_.push_back(std::make_unique<VerbsQueuePair>(pair, i, around));
+    }
+    return {};
+}
+
+wire::RdmaHandshake VerbsConnection::own_handshake() const {
+    wire::RdmaHandshake handshake;
+    handshake.queues = static_cast<uint8_t>(pairs_.size());
+    handshake.receive_size = VerbsMessages::slot_size;
+    handshake.first_psn = first_psn_;
+    for (size_t i = 1; i < pairs_.size(); ++i) handshake.numbers[i - 1] = pairs_[i]->pair()->qp_num;
+    return handshake;
+}
+
+Status VerbsConnection::request() {
+    auto bytes = wire::encode(own_handshake());
+    rdma_conn_param parameters{};
+    parameters.private_data = bytes.data();
+    parameters.private_data_len = bytes.size();
+    parameters.responder_resources = static_cast<uint8_t>(domain_->limits().read_depth);
+    parameters.initiator_depth = 0;
+    parameters.retry_count = 7;
+    parameters.rnr_retry_count = 7;  // without end: the peer reads its messages when it can
+    set_answer_time();
+    if (rdma_connect(id_.get(), &parameters) != 0) return Status::from_errno(errno, "RDMA connect to " + peer_);
+    return {};
+}
+
+// A device that cannot set it keeps its own.
+void VerbsConnection::set_answer_time() {
+    uint8_t time = answer_time;
+    (void)rdma_set_option(id_.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &time, sizeof time);
+}
+
+// The connection manager gives its own queue pair the longest one. Where a device cannot change it that stays.
+void VerbsConnection::shorten_receiver_pause() {
+    ibv_qp_attr attributes{};
+    attributes.min_rnr_timer = receiver_pause;
+    (void)ibv_modify_qp(id_->qp, &attributes, IBV_QP_MIN_RNR_TIMER);
+}
+
+// Paths and addresses are those of the first pair: only its number and sequence numbers differ.
+Status VerbsConnection::start_extra_pair(ibv_qp* pair, uint32_t peer_number, uint32_t peer_psn, unsigned reads_answered,
+                                         unsigned reads_issued) {
+    for (ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
+        ibv_qp_attr attributes{};
+        attributes.qp_state = state;
+        int mask = 0;
+        if (rdma_init_qp_attr(id_.get(), &attributes, &mask) != 0)
+            return Status::from_errno(errno, "state of a queue pair to " + peer_);
+        if (state == IBV_QPS_RTR) {
+            attributes.dest_qp_num = peer_number;
+            attributes.rq_psn = peer_psn;
+            attributes.min_rnr_timer = receiver_pause;
+            attributes.max_dest_rd_atomic = static_cast<uint8_t>(reads_answered);
+        } else if (state == IBV_QPS_RTS) {
+            attributes.sq_psn = first_psn_;
+            attributes.max_rd_atomic = static_cast<uint8_t>(reads_issued);
+            attributes.retry_cnt = attributes.rnr_retry = 7;
+        }
+        if (int error = ibv_modify_qp(pair, &attributes, mask))
+            return Status::from_errno(error, "state of a queue pair to " + peer_);
+    }
+    return {};
+}
+
+Status VerbsConnection::start_extra_pairs(const wire::RdmaHandshake& peer, unsigned reads_answered,
+                                          unsigned reads_issued) {
+    for (size_t i = 1; i < pairs_.size(); ++i)
+        FABRIC_RETURN_IF_ERROR(
+            start_extra_pair(pairs_[i]->pair(), peer.numbers[i - 1], peer.first_psn, reads_answered, reads_issued));
+    return {};
+}
+
+Status VerbsConnection::established(const wire::RdmaHandshake& peer) {
+    if (peer.queues > pairs_.size())
+        return {Code::corrupt, EPROTO, peer_ + " granted more queue pairs than were asked for"};
+    while (pairs_.size() > peer.queues) {
+        ibv_destroy_qp(pairs_.back()->pair());
+        pairs_.pop_back();
+    }
+    FABRIC_RETURN_IF_ERROR(start_extra_pairs(peer, domain_->limits().read_depth, 0));
+    shorten_receiver_pause();
+    message_limit_ = std::min<size_t>(peer.receive_size, VerbsMessages::slot_size);
+    open();
+    return {};
+}
+
+Status VerbsConnection::accept(const wire::RdmaHandshake& peer, unsigned reads_granted) {
+    unsigned reads = std::min(reads_granted, domain_->limits().read_issue);
+    if (reads == 0) return {Code::unavailable, ENOTSUP, peer_ + " answers no RDMA READ"};
+    set_answer_time();
+    FABRIC_RETURN_IF_ERROR(start_extra_pairs(peer, 0, reads));
+    message_limit_ = std::min<size_t>(peer.receive_size, VerbsMessages::slot_size);
+    auto bytes = wire::encode(own_handshake());
+    rdma_conn_param parameters{};
+    parameters.private_data = bytes.data();
+    parameters.private_data_len = bytes.size();
+    parameters.responder_resources = 0;
+    parameters.initiator_depth = static_cast<uint8_t>(reads);
+    parameters.rnr_retry_count = 7;
+    // Before the answer leaves: what it brings may be here before this call returns.
+    open();
+    if (rdma_accept(id_.get(), &parameters) == 0) {
+        shorten_receiver_pause();
+        return {};
+    }
+    return Status::from_errno(errno, "RDMA accept of " + peer_);
+}
+
+void VerbsConnection::open() {
+    id_->context = static_cast<CmHandler*>(this);
+    keep_alive_.deadline = std::chrono::steady_clock::now() + silence;
+    reactor().arm(keep_alive_);
+}
+
+Status VerbsConnection::receive_into(unsigned slot) {
+    ibv_sge part{reinterpret_cast<uint64_t>(messages_->at(slot)), static_cast<uint32_t>(VerbsMessages::slot_size),
+                 messages_->key()};
+    ibv_recv_wr request{};
+    request.wr_id = is_receive | slot;
+    request.sg_list = &part;
+    request.num_sge = 1;
+    ibv_recv_wr* bad = nullptr;
+    int error = ibv_post_srq_recv(arrivals_, &request, &bad);
+    return error == 0 ? Status() : Status::from_errno(error, "receive queue for " + peer_);
+}
+
+// ---- events ----
+
+void VerbsConnection::on_cm_event(const CmEvent& event) {
+    switch (event.type) {
+        case RDMA_CM_EVENT_DISCONNECTED:
+            // What came before the end is still to be read.
+            on_completions();
+            close({Code::unavailable, ECONNRESET, peer_ + " closed the connection"});
+            break;
+        case RDMA_CM_EVENT_DEVICE_REMOVAL:
+            close({Code::unavailable, ENODEV, "the RDMA device of the connection to " + peer_ + " was removed"});
+            break;
+        case RDMA_CM_EVENT_CONNECT_ERROR:
+        case RDMA_CM_EVENT_UNREACHABLE:
+        case RDMA_CM_EVENT_REJECTED:
+            close({Code::unavailable, ECONNRESET,
+                   peer_ + ": the connection was not completed (" + rdma_event_str(event.type) + ")"});
+            break;
+        default:  // established on a target's side, and what changes nothing
+            break;
+    }
+}
+
+void VerbsConnection::on_completions() {
+    if (polling_) return;
+    // Asked again after the next event is armed, so that nothing falls between.
+    while (poll()) {
+    }
+    if (int error = ibv_req_notify_cq(completions_, 0))
+        return close(Status::from_errno(error, "completion queue of " + peer_));
+    while (poll()) {
+    }
+}
+
+// True: there was something.
+bool VerbsConnection::poll() {
+    std::array<ibv_wc, 32> batch;
+    int count = ibv_poll_cq(completions_, static_cast<int>(batch.size()), batch.data());
+    if (count < 0) close(Status::from_errno(EIO, "completion queue of " + peer_));
+    if (count <= 0) return false;
+    polling_ = true;
+    for (int i = 0; i < count; ++i) {
+        const ibv_wc& completion = batch[static_cast<size_t>(i)];
+        if (completion.status != IBV_WC_SUCCESS)
+            close(completion_error(peer_, completion));
+        else if ((completion.opcode & IBV_WC_RECV) != 0)
+            arrived(completion);
+        else
+            completed(completion);
+    }
+    polling_ = false;
+    post_all();
+    return true;
+}
+
+void VerbsConnection::completed(const ibv_wc& completion) {
+    auto pair = std::find_if(pairs_.begin(), pairs_.end(),
+                             [&](const auto& one) { return one->pair()->qp_num == completion.qp_num; });
+    if (pair == pairs_.end()) return;
+    (*pair)->completed(completion.wr_id);
+    while (Queued* work = (*pair)->take_completed()) finish_work(*work, {});
+}
+
+void VerbsConnection::arrived(const ibv_wc& completion) {
+    auto slot = static_cast<unsigned>(completion.wr_id & ~is_receive);
+    if ((completion.wc_flags & IBV_WC_WITH_INV) != 0) invalidated(completion.invalidated_rkey);
+    if (!closing_) {
+        size_t queue = 0;
+        while (queue + 1 < pairs_.size() && pairs_[queue]->pair()->qp_num != completion.qp_num) ++queue;
+        wire::Bytes message(messages_->at(slot), completion.byte_len);
+        wire::HeaderBytes header;
+        Status status;
+        if (message.size() < header.size()) {
+            status = {Code::corrupt, EPROTO, "a message shorter than its header"};
+        } else {
+            std::memcpy(header.data(), message.data(), header.size());
+            status = deliver(header, message.subspan(header.size()), static_cast<unsigned>(queue));
+        }
+        if (!status.ok()) close({status.code(), status.errno_value(), peer_ + ": " + status.message()});
+    }
+    if (closing_) return;
+    if (Status status = receive_into(slot); !status.ok()) close(status);
+}
+
+void VerbsConnection::finish_work(Queued& work, const Status& status) {
+    switch (work.kind) {
+        case Queued::Kind::message: {
+            auto& send = static_cast<Send&>(work);
+            if (send.slot >= 0) messages_->give_back(std::exchange(send.slot, -1));
+            return send.sent(send, status);
+        }
+        case Queued::Kind::fetch: {
+            auto& fetch = static_cast<Fetch&>(work);
+            return fetch.fetched(fetch, status);
+        }
+        case Queued::Kind::end_of_access:
+            // When the connection ends all that is exposed is released together.
+            if (status.ok()) release(static_cast<Exposure&>(work));
+            return;
+    }
+}
+
+// A card that is gone with its machine says nothing: a message that must be acknowledged finds out.
+void VerbsConnection::keep_alive() {
+    if (!std::exchange(sent_something_, false) && !credit_.busy) credit_.busy = send(credit_, wire::Credit{}).ok();
+    keep_alive_.deadline = std::chrono::steady_clock::now() + silence;
+    reactor().arm(keep_alive_);
+}
+
+// ---- work ----
+
+void VerbsConnection::enqueue(Send& send) {
+    sent_something_ = true;
+    add(send, send.queue);
+}
+
+void VerbsConnection::fetch(Fetch& fetch) { add(fetch, fetch.queue); }
+
+void VerbsConnection::add(Queued& work, unsigned queue) {
+    pairs_[queue < pairs_.size() ? queue : 0]->add(work);
+    if (!polling_) post_all();
+}
+
+void VerbsConnection::post_all() {
+    for (auto& pair : pairs_) {
+        if (closing_) return;
+        if (!pair->waiting()) continue;
+        if (Status status = pair->post(); !status.ok()) close(status);
+    }
+}
+
+// ---- memory lent to the peer ----
+
+Status VerbsConnection::expose(Exposure& exposure, const memory::Place& place, const void* address, size_t length,
+                               memory::Access access) {
+    if (closing_) return {Code::unavailable, ECONNRESET, "the connection to " + peer_ + " is closing"};
+    if (length == 0 || length > UINT32_MAX) return {Code::invalid, EINVAL, "memory of an impossible length"};
+    bool writes = access == memory::Access::write;
+    uint32_t rkey = 0;
+    // What is not kept registered gets its rights with its registration: a window would add nothing.
+    exposure.by_window = place.allocation.id != 0 && domain_->limits().windows;
+    if (exposure.by_window) {
+        auto lease = domain_->registrations().acquire(place, address, length, access);
+        if (!lease.ok()) return lease.status();
+        VerbsWindow* window = take_window();
+        if (window == nullptr) return Status::from_errno(ENOMEM, "memory window of the connection to " + peer_);
+        exposure.lease = std::move(*lease);
+        window->state = VerbsWindow::State::prepared;
+        window->exposure = &exposure;
+        window->window->rkey = window->current;
+        window->rkey = ibv_inc_rkey(window->current);
+        window->region = VerbsDomain::region(exposure.lease.key());
+        window->address = reinterpret_cast<uint64_t>(address);
+        window->length = length;
+        window->rights = writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
+        exposure.window = window;
+        rkey = window->rkey;
+    } else {
+        if (!place.kind->host_accessible()) return {Code::invalid, ENOTSUP, "only host memory can be lent over RDMA"};
+        Result<uint64_t> registration = domain_->lend(address, length, access);
+        if (!registration.ok()) return registration.status();
+        exposure.registration = *registration;
+        rkey = VerbsDomain::region(*registration)->rkey;
+    }
+    exposure.segment = {reinterpret_cast<uint64_t>(address), rkey, static_cast<uint32_t>(length)};
+    exposure.queue = next_queue_++ % static_cast<unsigned>(pairs_.size());
+    exposure.index = exposures_.size();
+    exposures_.push_back(&exposure);
+    return {};
+}
+
+VerbsWindow* VerbsConnection::take_window() {
+    for (auto& window : windows_)
+        if (window->state == VerbsWindow::State::idle) return window.get();
+    ibv_mw* made = ibv_alloc_mw(domain_->pd(), IBV_MW_TYPE_2);
+    if (made == nullptr) return nullptr;
+    windows_.push_back(std::make_unique<VerbsWindow>());
+    windows_.back()->window = made;
+    windows_.back()->current = made->rkey;
+    return windows_.back().get();
+}
+
+void VerbsConnection::invalidated(uint32_t rkey) {
+    for (auto& window : windows_)
+        if (window->state == VerbsWindow::State::bound && window->rkey == rkey) {
+            // Free for the next request; the exposure learns it from end_access().
+            window->state = VerbsWindow::State::prepared;
+            return;
+        }
+}
+
+void VerbsConnection::end_access(Exposure& exposure) {
+    if (closing_) return;  // finish_close() will
+    VerbsWindow* window = exposure.window;
+    if (window == nullptr || window->state != VerbsWindow::State::bound) return release(exposure);
+    window->state = VerbsWindow::State::ending;
+    add(exposure, exposure.queue);
+}
+
+// The peer cannot reach the memory any more.
+void VerbsConnection::release(Exposure& exposure) {
+    if (VerbsWindow* window = std::exchange(exposure.window, nullptr)) window->state = VerbsWindow::State::idle;
+    exposure.lease.reset();
+    if (exposure.registration != 0) domain_->remove(std::exchange(exposure.registration, 0));
+    exposures_[exposure.index] = exposures_.back();
+    exposures_[exposure.index]->index = exposure.index;
+    exposures_.pop_back();
+    exposure.ended(exposure);
+}
+
+// ---- the end ----
+
+void VerbsConnection::close(const Status& why) {
+    if (closing_) return;
+    closing_ = true;
+    why_ = why.ok() ? Status(Code::unavailable, ECONNRESET, "the connection to " + peer_ + " was closed") : why;
+    reactor().disarm(keep_alive_);
+    (void)rdma_disconnect(id_.get());
+    last_task_.connection = this;
+    last_task_.run = [](Task& task) { static_cast<Last&>(task).connection->finish_close(); };
+    reactor().post(last_task_);
+}
+
+// When a queue pair is destroyed the card has let go of all memory that its work requests, and the peer's, name.
+void VerbsConnection::destroy_pairs() {
+    for (size_t i = 1; i < pairs_.size(); ++i) ibv_destroy_qp(pairs_[i]->pair());
+    if (id_ != nullptr && id_->qp != nullptr) rdma_destroy_qp(id_.get());
+}
+
+// Only then does it go back to its owners.
+void VerbsConnection::finish_close() {
+    destroy_pairs();
+    std::vector<std::unique_ptr<VerbsQueuePair>> pairs = std::move(pairs_);
+    pairs_.clear();
+    for (auto& window : windows_) ibv_dealloc_mw(window->window);
+    windows_.clear();
+    for (Exposure* exposure : exposures_) exposure->window = nullptr;
+    for (auto& pair : pairs)
+        while (Queued* work = pair->take_any()) finish_work(*work, why_);
+    while (!exposures_.empty()) release(*exposures_.back());
+    owner_.on_closed(*this, why_);
+}
+
+}  // namespace fabric::xds::transport
