@@ -102,6 +102,17 @@ class Hostile(case.GatewayCase):
                 except nfs3.NfsError:
                     pass
 
+    OPERATIONS_OF_42 = (ops.allocate(ops.ANONYMOUS, 0, 4096), ops.deallocate(ops.ANONYMOUS, 0, 4096),
+                        ops.seek(ops.ANONYMOUS, 0, True), ops.getxattr("one"), ops.setxattr("one", b"x"),
+                        ops.listxattrs(), ops.removexattr("one"))
+
+    def test_operations_of_42_without_a_filehandle(self):
+        client = self.v41(minor=2)
+        for operation in self.OPERATIONS_OF_42:
+            with self.assertRaises(nfs3.NfsError) as refused:
+                client.run(operation)
+            self.assertEqual(refused.exception.name, "NOFILEHANDLE")
+
     def test_verify_with_lengths_beyond_the_attributes(self):
         client = self.v40()
         handle = client.handle("file")
@@ -167,6 +178,31 @@ class Hostile(case.GatewayCase):
                     except rpc.Closed:
                         pass
         self.assertLess(self.gateway.rss() - before, 1 << 30)
+
+
+class ReadOnly(case.GatewayCase):
+    """Nothing that a client of an export for reading says changes a byte or an attribute of it."""
+    export_options = {"Access_Type": "RO"}
+
+    @classmethod
+    def prepare(cls):
+        cls.content = os.urandom(200000)
+        (cls.backing / "file").write_bytes(cls.content)
+        os.chmod(cls.backing / "file", 0o666)
+        os.setxattr(cls.backing / "file", "user.one", b"kept")
+
+    def test_operations_of_42_that_change_a_file(self):
+        client = self.v41(minor=2)
+        file = client.handle("file")
+        for operation in (ops.allocate(ops.ANONYMOUS, 0, 1 << 20), ops.deallocate(ops.ANONYMOUS, 0, 8192),
+                          ops.setxattr("one", b"changed"), ops.removexattr("one"),
+                          ops.write(ops.ANONYMOUS, 0, b"changed")):
+            with self.assertRaises(nfs3.NfsError) as refused:
+                client.run(ops.putfh(file), operation)
+            self.assertEqual(refused.exception.name, "ROFS")
+        self.assertEqual((self.backing / "file").read_bytes(), self.content)
+        self.assertEqual(os.getxattr(self.backing / "file", "user.one"), b"kept")
+        self.assertEqual(client.run(ops.putfh(file), ops.getxattr("one"))[-1], b"kept")
 
 
 if __name__ == "__main__":
