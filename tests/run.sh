@@ -124,7 +124,7 @@ sanitized() {
 }
 if has unit && [ "${FABRIC_SANITIZERS:-1}" != 0 ]; then
     export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
-    export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
+    export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:suppressions=$root/tests/tsan.supp}
     sanitized asan address,undefined "$@"
     sanitized tsan thread "$@"
 fi

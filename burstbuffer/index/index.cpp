@@ -38,7 +38,10 @@ class AddSegmentUse : public rocksdb::AssociativeMergeOperator {
     const char* Name() const override { return "fabric.AddSegmentUse.1"; }
 };
 
-rocksdb::Slice slice(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
+// An empty view may have no address, which RocksDB would hand to memcmp().
+rocksdb::Slice slice(std::string_view bytes) {
+    return bytes.empty() ? rocksdb::Slice() : rocksdb::Slice(bytes.data(), bytes.size());
+}
 std::string_view view(const rocksdb::Slice& bytes) { return {bytes.data(), bytes.size()}; }
 
 template <std::unsigned_integral T>
