@@ -59,20 +59,11 @@ Result<std::shared_ptr<Context>> Context::open(const Settings& settings) {
 Context::~Context() = default;
 
 Status Context::resolve() {
-    Result<transport::HostPort> parsed = transport::parse_address(settings_.address);
-    if (!parsed.ok()) return parsed.status();
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_NUMERICSERV;
-    addrinfo* list = nullptr;
-    const char* host = parsed->host.empty() ? nullptr : parsed->host.c_str();
-    int error = getaddrinfo(host, parsed->port.c_str(), &hints, &list);
-    if (error != 0)
-        return Status(Code::io, error == EAI_SYSTEM ? errno : ENOENT,
-                      "target " + settings_.address + ": " + gai_strerror(error));
-    std::memcpy(&target_, list->ai_addr, list->ai_addrlen);
-    target_length_ = list->ai_addrlen;
-    freeaddrinfo(list);
+    Result<transport::Addresses> addresses = transport::resolve(settings_.address, 0);
+    if (!addresses.ok())
+        return {addresses.status().code(), addresses.status().errno_value(), "target: " + addresses.status().message()};
+    std::memcpy(&target_, (*addresses)->ai_addr, (*addresses)->ai_addrlen);
+    target_length_ = (*addresses)->ai_addrlen;
     return {};
 }
 

@@ -7,25 +7,15 @@
 
 #include <algorithm>
 #include <memory>
+#include <thread>
 
 namespace fabric::xds::transport {
 namespace {
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-Result<Addresses> resolve(const std::string& address, int flags) {
-    Result<HostPort> parsed = parse_address(address);
-    if (!parsed.ok()) return parsed.status();
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = flags | AI_NUMERICSERV;
-    addrinfo* list = nullptr;
-    int error = getaddrinfo(parsed->host.empty() ? nullptr : parsed->host.c_str(), parsed->port.c_str(), &hints, &list);
-    if (error != 0)
-        return Status(Code::io, error == EAI_SYSTEM ? errno : ENOENT,
-                      "address " + address + ": " + gai_strerror(error));
-    return Addresses(list, &freeaddrinfo);
-}
+// The kernel lets go of the sockets of a killed process's io_uring a little after the process is gone, and nothing
+// tells when: a target that is started again at once tries for so long.
+constexpr std::chrono::seconds patience{3};
+constexpr std::chrono::milliseconds pause{10};
 
 std::string numeric(const sockaddr* address, socklen_t length) {
     char host[NI_MAXHOST], port[NI_MAXSERV];
@@ -68,11 +58,23 @@ Result<HostPort> parse_address(const std::string& address) {
     return parsed;
 }
 
-Result<UniqueFd> listen_tcp(const std::string& address) {
-    Result<Addresses> addresses = resolve(address, AI_PASSIVE);
-    if (!addresses.ok()) return addresses.status();
+Result<Addresses> resolve(const std::string& address, int flags) {
+    Result<HostPort> parsed = parse_address(address);
+    if (!parsed.ok()) return parsed.status();
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = flags | AI_NUMERICSERV;
+    addrinfo* list = nullptr;
+    int error = getaddrinfo(parsed->host.empty() ? nullptr : parsed->host.c_str(), parsed->port.c_str(), &hints, &list);
+    if (error != 0)
+        return Status(Code::io, error == EAI_SYSTEM ? errno : ENOENT,
+                      "address " + address + ": " + gai_strerror(error));
+    return Addresses(list, &freeaddrinfo);
+}
+
+static Result<UniqueFd> try_to_listen(const addrinfo* addresses, const std::string& name) {
     int error = 0;
-    for (const addrinfo* one = addresses->get(); one != nullptr; one = one->ai_next) {
+    for (const addrinfo* one = addresses; one != nullptr; one = one->ai_next) {
         UniqueFd socket(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
         int yes = 1;
         if (socket && setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
@@ -80,7 +82,19 @@ Result<UniqueFd> listen_tcp(const std::string& address) {
             return socket;
         error = errno;
     }
-    return Status::from_errno(error, "listen on " + address);
+    return Status::from_errno(error, "listen on " + name);
+}
+
+Result<UniqueFd> listen_tcp(const std::string& address) {
+    Result<Addresses> addresses = resolve(address, AI_PASSIVE);
+    if (!addresses.ok()) return addresses.status();
+    auto end = std::chrono::steady_clock::now() + patience;
+    for (;;) {
+        Result<UniqueFd> socket = try_to_listen(addresses->get(), address);
+        bool taken = !socket.ok() && socket.status().errno_value() == EADDRINUSE;
+        if (!taken || std::chrono::steady_clock::now() >= end) return socket;
+        std::this_thread::sleep_for(pause);
+    }
 }
 
 Result<int> port_of(int socket) {

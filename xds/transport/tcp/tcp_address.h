@@ -1,9 +1,11 @@
 // Addresses, listening and connecting.
 #pragma once
 
+#include <netdb.h>
 #include <sys/socket.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,11 @@ struct HostPort {
 // HOST:PORT or [IPV6]:PORT, with or without tcp:// before it.
 Result<HostPort> parse_address(const std::string& address);
 
-// A listening socket. Port 0 takes a free one.
+// The addresses that a HOST:PORT has; `flags` of getaddrinfo(3) beside AI_NUMERICSERV.
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+Result<Addresses> resolve(const std::string& address, int flags);
+
+// A listening socket. Port 0 takes a free one. Blocks the caller for three seconds at most while the port is taken.
 Result<UniqueFd> listen_tcp(const std::string& address);
 Result<int> port_of(int socket);
 

@@ -35,20 +35,14 @@ Result<std::unique_ptr<VerbsListener>> VerbsListener::listen(VerbsLane& lane, co
                                                              Arrived arrived) {
     Result<HostPort> parsed = parse_address(address);
     if (!parsed.ok()) return parsed.status();
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-    addrinfo* list = nullptr;
-    const char* host = parsed->host.empty() ? nullptr : parsed->host.c_str();
-    if (int error = getaddrinfo(host, parsed->port.c_str(), &hints, &list); error != 0)
-        return Status(Code::io, ENOENT, "address " + address + ": " + gai_strerror(error));
-    std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(list, &freeaddrinfo);
+    Result<Addresses> addresses = resolve(address, AI_PASSIVE);
+    if (!addresses.ok()) return addresses.status();
     std::unique_ptr<VerbsListener> listener(new VerbsListener(std::move(arrived)));
     rdma_cm_id* made = nullptr;
     if (rdma_create_id(lane.events(), &made, static_cast<CmHandler*>(listener.get()), RDMA_PS_TCP) != 0)
         return Status::from_errno(errno, "RDMA listener on " + address);
     listener->id_.reset(made);
-    if (rdma_bind_addr(made, addresses->ai_addr) != 0 || rdma_listen(made, backlog) != 0)
+    if (rdma_bind_addr(made, (*addresses)->ai_addr) != 0 || rdma_listen(made, backlog) != 0)
         return Status::from_errno(errno, "RDMA listener on " + address);
     // An address that belongs to no RDMA device may be bound all the same; nothing would ever come.
     if (made->verbs == nullptr && !parsed->host.empty() && parsed->host != "0.0.0.0" && parsed->host != "::")
