@@ -1,4 +1,4 @@
-// store_sample FOLDER: makes a store there with ten clean records and two dirty ones, each of a segment's page of its
+// store_sample FOLDER: makes a store there with ten clean records and two dirty ones, of a block each.
 // number.
 #include <cstdio>
 #include <string>

@@ -213,4 +213,12 @@ T List<T>::operator[](size_t i) const {
 template <typename A, typename T>
 using Access = std::conditional_t<A::reads, T, const T>;
 
+// What a message begins with, so that another protocol's bytes are known at once.
+template <typename A>
+void begins_with(A& a, uint32_t sign) {
+    uint32_t found = sign;
+    a("magic", found);
+    a.check(found == sign);
+}
+
 }  // namespace fabric::xds::wire

@@ -18,9 +18,7 @@ static_assert(in_order(std::make_index_sequence<type_count>()), "Body must list 
 
 template <typename A>
 void fields(A& a, Access<A, Header>& m) {
-    uint32_t sign = magic;
-    a("magic", sign);
-    a.check(sign == magic);
+    begins_with(a, magic);
     a("type", m.type);
     a("flags", m.flags);
     a("credits", m.credits);

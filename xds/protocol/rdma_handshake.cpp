@@ -7,9 +7,7 @@ namespace {
 
 template <typename A>
 void fields(A& a, Access<A, RdmaHandshake>& m) {
-    uint32_t sign = rdma_magic;
-    a("magic", sign);
-    a.check(sign == rdma_magic);
+    begins_with(a, rdma_magic);
     a("version", m.speaks);
     a("queues", m.queues);
     a("flags", m.flags);
@@ -20,9 +18,7 @@ void fields(A& a, Access<A, RdmaHandshake>& m) {
 
 template <typename A>
 void fields(A& a, Access<A, RdmaRefusal>& m) {
-    uint32_t sign = rdma_magic;
-    a("magic", sign);
-    a.check(sign == rdma_magic);
+    begins_with(a, rdma_magic);
     a("version", m.speaks);
     a("cause", m.cause);
     a("reserved", m.reserved);
