@@ -2,6 +2,7 @@
 import glob
 import json
 import os
+import subprocess
 
 from guest.shell import run
 
@@ -44,10 +45,21 @@ def transport_info(folder):
     return values
 
 
-def cut(folder):
-    """Breaks the transport's connection at once: giving it its own address again makes the client disconnect and reconnect."""
+def cut(folder, tries=500):
+    """Breaks the transport's connection at once: giving it its own address again makes the client disconnect and reconnect.
+
+    The kernel waits there for a transport that is in use, and nothing wakes it when the transport is free again (Linux 6.1,
+    rpc_sysfs_xprt_dstaddr_store): a process of its own does it, and another one when that has slept for long."""
     path = os.path.join(folder, "dstaddr")
     with open(path, encoding="utf-8") as file:
         address = file.read().strip()
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(address)
+    for _ in range(tries):
+        process = subprocess.Popen(["sh", "-c", 'echo "$0" > "$1"', address, path])
+        try:
+            if process.wait(0.2) != 0:
+                raise AssertionError(f"{path}: writing {address} failed")
+            return
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    raise AssertionError(f"{path}: the transport was in use at each of {tries} tries")

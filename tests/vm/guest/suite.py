@@ -1,9 +1,11 @@
 """A small case runner: one line a case, `ok`, `FAIL` or `skip`, as it goes; exit status 1 if any failed, 77 if all were skipped."""
+import faulthandler
 import sys
 import time
 import traceback
 
 SKIPPED = 77
+SLOW = 120                                          # seconds after which a case says where it is, and again
 
 
 class Skip(Exception):
@@ -22,6 +24,7 @@ class Suite:
         if self.only and not any(part in name for part in self.only):
             return None
         started = time.monotonic()
+        faulthandler.dump_traceback_later(SLOW, repeat=True)
         try:
             function(*arguments)
         except Skip as reason:
@@ -33,6 +36,8 @@ class Suite:
             where = "".join(traceback.format_tb(error.__traceback__)[-3:])
             print(f"FAIL {name}: {type(error).__name__}: {error}\n{where}", flush=True)
             return False
+        finally:
+            faulthandler.cancel_dump_traceback_later()
         self.passed.append(name)
         print(f"ok   {name} ({time.monotonic() - started:.1f} s)", flush=True)
         return True
