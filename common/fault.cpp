@@ -11,6 +11,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -105,15 +106,17 @@ Fault take(std::string_view point, bool length_question) {
 }
 
 void follow_file(std::string path) {
-    std::string current;
+    std::optional<std::string> current;
     for (;;) {
         std::ifstream file(path);
         std::stringstream text;
         text << file.rdbuf();
         if (text.str() != current) {
             current = text.str();
-            if (Status status = arm(current); !status.ok())
+            if (Status status = arm(*current); !status.ok())
                 log::error("FABRIC_FAULT_FILE {}: {}", path, status.message());
+            else
+                std::ofstream(path + ".armed") << "armed: " << *current;
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }

@@ -3,7 +3,8 @@
 //     if (int error = fault::hit("backing.fsync")) return Status::from_errno(error, ...);
 //
 // Unarmed (production), a hit costs one relaxed load. Armed by the environment at start, or from a file that a test
-// rewrites while the process runs (FABRIC_FAULT_FILE; it is read again when it changes, within 50 ms):
+// rewrites while the process runs (FABRIC_FAULT_FILE; it is read again when it changes, within 50 ms, and what is armed
+// then stands in FABRIC_FAULT_FILE.armed, behind "armed: "):
 //
 //     FABRIC_FAULTS='backing.fsync=EIO*1 backing.read=short:512@3 backing.write=delay:200'
 //

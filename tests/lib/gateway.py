@@ -241,10 +241,20 @@ class Gateway:
         return "FABRIC" in [self.fsal, *(e.fsal for e in self.exports)]
 
     def set_faults(self, specification):
-        """Takes effect within 50 ms in a running server (common/fault.h); "" disarms."""
+        """Arms the faults (common/fault.h), again if they were armed before; "" disarms. A server that runs has seen them then."""
+        if specification and self._faults_armed(specification):
+            self.set_faults("")
         fresh = self.fault_path.with_suffix(".new")
         fresh.write_text(specification)
         fresh.rename(self.fault_path)
+        if self.alive() and self._uses_fabric():
+            self._wait(lambda: self._faults_armed(specification), 30, f"the faults '{specification}' are not armed")
+
+    def _faults_armed(self, specification):
+        try:
+            return self.fault_path.with_suffix(".armed").read_text() == "armed: " + specification
+        except FileNotFoundError:
+            return False
 
     # -- life
 
@@ -278,6 +288,7 @@ class Gateway:
         if not self._knows_option("Enable_RPCBIND"):
             self._need_rpcbind()
         self.config_path.write_text(self.render())
+        self.fault_path.with_suffix(".armed").unlink(missing_ok=True)
         command = [*self.wrapper, str(self.prefix / "bin/ganesha.nfsd"), "-F", "-L", str(self.log_path), "-f",
                    str(self.config_path), "-p", str(self.pid_path), "-N", "NIV_EVENT"]
         if self.strict:
@@ -324,6 +335,8 @@ class Gateway:
             self._wait(lambda: self._null_answers(self.mount_port, MOUNT_PROGRAM, 3), timeout, "MOUNT does not answer")
         # The listener answers before the exports are up.
         self._wait(lambda: "NFS SERVER INITIALIZED" in self.log(), timeout, "the server does not finish its start")
+        if self._uses_fabric():
+            self._wait(lambda: self._faults_armed(self.fault_path.read_text()), timeout, "the faults are not armed")
 
     def _wait(self, condition, timeout, failure):
         deadline = time.monotonic() + timeout
@@ -395,7 +408,7 @@ class Gateway:
         return self
 
     def restart_with_faults(self, specification):
-        """The faults are armed from the first request on, without waiting for the file to be seen."""
+        """Starts it anew with the faults armed before anything is asked of it."""
         self.stop()
         self.set_faults(specification)
         return self.restart()

@@ -55,7 +55,12 @@ TEST_F(Fault, FollowsAFileWhileTheProcessRuns) {
     auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (hit("late") != EDQUOT && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
     EXPECT_EQ(hit("late"), EDQUOT);
+    std::string armed;
+    while (armed != "armed: late=EDQUOT" && std::chrono::steady_clock::now() < deadline)
+        std::getline(std::ifstream(path + ".armed"), armed);
+    EXPECT_EQ(armed, "armed: late=EDQUOT");
     unlink(path.c_str());
+    unlink((path + ".armed").c_str());
 }
 
 }  // namespace
