@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/fs/stat.h"
 #include "fsal_fabric/acl.h"
 #include "fsal_fabric/status.h"
 
@@ -43,7 +44,53 @@ void copy(const Object& object, const struct statx& status, fsal_attrlist& list)
     }
 }
 
+Result<fsal_acl_t*> current_acl(const Object& object, int fd, const struct statx& status) {
+    if (object.no_acl.holds_for(status)) return nullptr;
+    Result<fsal_acl_t*> acl = read_acl(fd, status);
+    if (acl.ok() && *acl == nullptr && object.filesystem->is_local()) object.no_acl.remember(status);
+    return acl;
+}
+
+statx_timestamp time_from(const timespec& time) {
+    statx_timestamp made{};
+    made.tv_sec = time.tv_sec;
+    made.tv_nsec = static_cast<uint32_t>(time.tv_nsec);
+    return made;
+}
+
+struct statx statx_from(const struct stat& status) {
+    struct statx made {};
+    made.stx_mask = STATX_BASIC_STATS;
+    made.stx_mode = static_cast<uint16_t>(status.st_mode);
+    made.stx_size = static_cast<uint64_t>(status.st_size);
+    made.stx_ino = status.st_ino;
+    made.stx_nlink = static_cast<uint32_t>(status.st_nlink);
+    made.stx_uid = status.st_uid;
+    made.stx_gid = status.st_gid;
+    made.stx_blocks = static_cast<uint64_t>(status.st_blocks);
+    made.stx_blksize = static_cast<uint32_t>(status.st_blksize);
+    made.stx_rdev_major = major(status.st_rdev);
+    made.stx_rdev_minor = minor(status.st_rdev);
+    made.stx_dev_major = major(status.st_dev);
+    made.stx_dev_minor = minor(status.st_dev);
+    made.stx_atime = time_from(status.st_atim);
+    made.stx_mtime = time_from(status.st_mtim);
+    made.stx_ctime = time_from(status.st_ctim);
+    return made;
+}
+
 }  // namespace
+
+Result<struct statx> stat_again(const Object& object, int fd) {
+    Result<struct stat> status = fs::stat_of(fd);
+    if (!status.ok()) return status.status();
+    struct statx made = statx_from(*status);
+    if (object.tells_created) {
+        made.stx_mask |= STATX_BTIME;
+        made.stx_btime = object.created;
+    }
+    return made;
+}
 
 Result<struct statx> stat_descriptor(int fd) {
     struct statx status;
@@ -79,7 +126,7 @@ fsal_status_t fill_attributes(const Object& object, int fd, const struct statx& 
     copy(object, status, *list);
     list->valid_mask |= ATTR4_XATTR;
     if (!FSAL_TEST_MASK(list->request_mask, ATTR_ACL)) return fsal_ok();
-    Result<fsal_acl_t*> acl = read_acl(fd, status);
+    Result<fsal_acl_t*> acl = current_acl(object, fd, status);
     if (acl.ok()) {
         list->acl = *acl;
         list->valid_mask |= ATTR_ACL;
@@ -91,7 +138,7 @@ fsal_status_t fill_attributes(const Object& object, int fd, const struct statx& 
 }
 
 fsal_status_t fetch_attributes(const Object& object, int fd, fsal_attrlist* list) {
-    Result<struct statx> status = stat_descriptor(fd);
+    Result<struct statx> status = stat_again(object, fd);
     if (status.ok()) return fill_attributes(object, fd, *status, list);
     if (FSAL_TEST_MASK(list->request_mask, ATTR_RDATTR_ERR)) list->valid_mask = ATTR_RDATTR_ERR;
     return to_fsal(status.status());

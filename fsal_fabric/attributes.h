@@ -13,6 +13,8 @@ constexpr attrmask_t supported_attributes = ATTRS_POSIX | ATTR_ACL | ATTR_CREATI
 
 // statx with all that attributes are made of. Any descriptor, O_PATH too.
 Result<struct statx> stat_descriptor(int fd);
+// The same of an object that is known already, by a cheaper call: fstat, and the time of creation, which stays.
+Result<struct statx> stat_again(const Object& object, int fd);
 object_file_type_t type_of(mode_t mode);
 dev_t device_of(const struct statx& status);
 

@@ -14,6 +14,8 @@ Result<Object*> make(const fs::FilesystemPtr& filesystem, const fs::FileId& id, 
     auto object =
         std::make_unique<Object>(*op_ctx->fsal_export, type_of(static_cast<mode_t>(status.stx_mode)), id, filesystem);
     object->fileid = status.stx_ino;
+    object->tells_created = (status.stx_mask & STATX_BTIME) != 0;
+    object->created = status.stx_btime;
     if (attributes) {
         fsal_status_t filled = fill_attributes(*object, fd, status, attributes);
         if (FSAL_IS_ERROR(filled)) return Status::from_errno(filled.minor);

@@ -23,7 +23,7 @@ bool fill_from_memo(const Object& object, fsal_attrlist& attributes) {
 
 fsal_status_t read_attributes(const Object& object, int fd, fsal_attrlist& attributes) {
     uint64_t changes = object.changes.load();
-    Result<struct statx> status = stat_descriptor(fd);
+    Result<struct statx> status = stat_again(object, fd);
     if (!status.ok()) return to_fsal(status.status());
     fsal_status_t filled = fill_attributes(object, fd, *status, &attributes);
     if (FSAL_IS_SUCCESS(filled)) RequestMemo::remember(object.id, changes, *status, has_no_acl(attributes));

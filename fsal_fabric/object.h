@@ -7,12 +7,12 @@
 #include "fsal_fabric/data/data_ops.h"
 #include "fsal_fabric/data/file.h"
 #include "fsal_fabric/ganesha.h"
+#include "fsal_fabric/no_acl.h"
 
 namespace fabric::fsal {
 
-// One per object and server: MDCACHE keeps it, counts the references and shares it between exports. All but `changes`
-// and `file` is
-// immutable after creation.
+// One per object and server: MDCACHE keeps it, counts the references and shares it between exports. All but `no_acl`,
+// `changes` and `file` is immutable after creation.
 struct Object : fsal_obj_handle {
     Object(fsal_export& made_for, object_file_type_t object_type, const fs::FileId& file_id, fs::FilesystemPtr lies_on);
     ~Object();
@@ -29,6 +29,9 @@ struct Object : fsal_obj_handle {
 
     fs::FileId id;
     fs::FilesystemPtr filesystem;
+    statx_timestamp created{};  // where the file system tells
+    bool tells_created = false;
+    mutable NoAcl no_acl;
     mutable std::atomic<uint64_t> changes{
         0};           // part of the change attribute; starts anew when the object leaves the cache
     FileData file{};  // in use for regular files only

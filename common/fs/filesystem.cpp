@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <mutex>
 
@@ -33,6 +34,8 @@ struct HandleBuffer {
     }
     std::span<const uint8_t> data() { return {bytes + sizeof(struct file_handle), get()->handle_bytes}; }
 };
+
+constexpr std::array<std::string_view, 6> local_types{"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"};
 
 bool is_zero(const FilesystemUuid& uuid) {
     return std::ranges::all_of(uuid, [](uint8_t byte) { return byte == 0; });
@@ -121,6 +124,7 @@ Status Filesystem::find_mount(const std::string& path) {
         if (mount.id != status.stx_mnt_id) continue;
         path_ = mount.path;
         type_ = mount.type;
+        local_ = std::ranges::find(local_types, type_) != local_types.end();
         source_ = mount.source;
     }
     return {};

@@ -26,6 +26,9 @@ class Filesystem {
     dev_t device() const { return device_; }
     const std::string& path() const { return path_; }
     const std::string& type() const { return type_; }
+    // Whether it is one of the known file systems that this kernel alone keeps: their times come from its clock, and
+    // one syncfs(2) tells of every write-back error of the whole file system since the last one (Linux 5.8).
+    bool is_local() const { return local_; }
     // Block device or other source of the mount, as /proc/self/mountinfo shows it.
     const std::string& source() const { return source_; }
     int root_fd() const { return root_.get(); }
@@ -52,6 +55,7 @@ class Filesystem {
     UniqueFd root_;
     dev_t device_ = 0;
     uint64_t max_file_size_ = 0;
+    bool local_ = false;
     FilesystemUuid uuid_{};
     std::string path_, type_, source_;
 };

@@ -6,12 +6,12 @@
 //   above; else O_DIRECT by a lane, straight into it. An unaligned range is read as the aligned range around it when
 //   that fits, and the reply begins inside the buffer. Small reads go through the cache.
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 
 #include "common/fault.h"
+#include "common/fs/stat.h"
 #include "common/io/transfer_metrics.h"
 #include "fsal_fabric/data/completion.h"
 #include "fsal_fabric/data/descriptor.h"
@@ -106,6 +106,12 @@ int read_cached(Read& read, const iovec* iov, int count) {
     return 0;  // an error, if it was one, is met again by the lane
 }
 
+Result<uint64_t> size_of(int fd) {
+    Result<struct stat> status = fs::stat_of(fd);
+    if (!status.ok()) return status.status();
+    return static_cast<uint64_t>(status->st_size);
+}
+
 void submit(ReadCall& call, int fd, uint64_t offset, size_t length) {
     call.op = io::Op::read;
     call.fd = fd;
@@ -117,10 +123,10 @@ void submit(ReadCall& call, int fd, uint64_t offset, size_t length) {
 
 void finish(ReadCall& call, int error) {
     std::unique_ptr<ReadCall> owner(&call);
-    struct stat file {};
     uint64_t size = call.read.size;
-    if (call.read.done < call.read.length && error == 0 && fstat(call.read.io.fd(), &file) == 0)
-        size = static_cast<uint64_t>(file.st_size);
+    if (call.read.done < call.read.length && error == 0) {
+        if (Result<uint64_t> now = size_of(call.read.io.fd()); now.ok()) size = *now;
+    }
     call.read.completion.elsewhere(settle(call.read, error, size));
 }
 
@@ -165,10 +171,10 @@ void direct_done(io::Request& request) {
     arguments.iov[0].iov_base = static_cast<char*>(arguments.iov[0].iov_base) + call.skew;
     if (arguments.last_iov_buf_size != nullptr && *arguments.last_iov_buf_size >= call.skew)
         *arguments.last_iov_buf_size -= call.skew;
-    struct stat file {};
-    if (request.error == 0 && useful < read.length && fstat(read.io.fd(), &file) == 0 &&
-        read.offset + useful < static_cast<uint64_t>(file.st_size))
-        return read_rest(call);
+    if (request.error == 0 && useful < read.length) {
+        Result<uint64_t> size = size_of(read.io.fd());
+        if (size.ok() && read.offset + useful < *size) return read_rest(call);
+    }
     finish(call, request.error);
 }
 
@@ -220,9 +226,9 @@ int find_size(Read& read) {
         read.size = known->status.stx_size;
         return 0;
     }
-    struct stat file {};
-    if (fstat(read.io.fd(), &file) != 0) return errno;
-    read.size = static_cast<uint64_t>(file.st_size);
+    Result<uint64_t> size = size_of(read.io.fd());
+    if (!size.ok()) return size.status().errno_value();
+    read.size = *size;
     return 0;
 }
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
 #include "common/fault.h"
 #include "common/metrics.h"
@@ -19,18 +18,11 @@ metrics::Gauge uncommitted_files("fabric_uncommitted_files", "Files with writes 
 metrics::Counter rounds("fabric_uncommitted_rounds_total",
                         "Times that all uncommitted writes were made durable because many files had some");
 
-// One syncfs(2) tells of every write-back error of the whole file system since the last one (Linux 5.8), where the file
-// system reports its errors the usual way. Elsewhere each file is asked.
-bool tells_errors_as_a_whole(const fs::Filesystem& filesystem) {
-    static constexpr std::array<std::string_view, 6> known{"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"};
-    return std::ranges::find(known, filesystem.type()) != known.end();
-}
-
 int sync_all(const fs::Filesystem& filesystem, const std::vector<UniqueFd>& files) {
     if (int error = fault::hit("backing.fsync")) return error;
     if (::syncfs(filesystem.root_fd()) != 0) return errno;
-    if (tells_errors_as_a_whole(filesystem)) return 0;
-    int error = 0;
+    if (filesystem.is_local()) return 0;
+    int error = 0;  // elsewhere each file is asked
     for (const UniqueFd& file : files) {
         if (::fsync(file.get()) != 0) error = errno;
     }

@@ -137,10 +137,9 @@ def broken_entry(server, backing, version, protocol):
         os.mknod(os.path.join(folder, f"n{number:02d}"), 0o100644)
     server.kill9()
     os.sync()
-    device = backing.device
     backing.unmount()
     command("debugfs", "-w", "-R", f"clri /{name}/n25", backing.image)
-    backing.mount(device)
+    backing.mount()
     server.restart(timeout=240)
     with Mount(server, version, protocol) as mount:
         listed = [n for n in os.listdir(os.path.join(mount.path, name)) if n != "n25"]
