@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bitset>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string_view>
@@ -60,9 +61,26 @@ Status check(std::span<const LocalStore::Entry> entries) {
 
 }  // namespace
 
+LocalStore::LocalStore(const StoreOptions& options, io::Engine& engine, io::BufferPool& pool)
+    : engine_(engine),
+      pool_(pool),
+      name_((std::filesystem::path(options.folder) / "").parent_path().filename()),
+      on_failure_(options.on_failure) {}
+
+int LocalStore::fault(const char* point) const {
+    if (int error = fault::hit(point)) return error;
+    if (!fault::armed()) return 0;
+    return fault::hit(fmt::format("{}.{}", point, name_));
+}
+
+Status LocalStore::told(Status status) const {
+    if (!status.ok() && on_failure_) on_failure_(status);
+    return status;
+}
+
 Result<std::unique_ptr<LocalStore>> LocalStore::open(const StoreOptions& options, io::Engine& engine,
                                                      io::BufferPool& pool) {
-    std::unique_ptr<LocalStore> store(new LocalStore(engine, pool));
+    std::unique_ptr<LocalStore> store(new LocalStore(options, engine, pool));
     Result<UniqueFd> lock = lock_folder(options.folder);
     if (!lock.ok()) return lock.status();
     store->lock_ = std::move(lock).value();
@@ -118,7 +136,7 @@ Status LocalStore::put(std::span<const Entry> entries, Kind kind) {
         if (kind == Kind::dirty) records[i].dirty = sequence_.fetch_add(1) + 1;
     }
     Result<Place> place = segments_->allocate(blocks);
-    if (!place.ok()) return place.status();
+    if (!place.ok()) return told(place.status());
     for (ChunkRecord& record : records) record.place = {place->segment, place->block + record.place.block};
     Status status = write(*place, entries, blocks, records);
     if (status.ok() && kind == Kind::dirty) {
@@ -130,7 +148,7 @@ Status LocalStore::put(std::span<const Entry> entries, Kind kind) {
     }
     if (status.ok()) status = publish(entries, records, kind == Kind::dirty);
     segments_->settle(*place);
-    return status;
+    return told(std::move(status));
 }
 
 Status LocalStore::write(const Place& place, std::span<const Entry> entries, uint32_t blocks,
@@ -166,7 +184,7 @@ Status LocalStore::write(const Place& place, std::span<const Entry> entries, uin
     call.iov = parts.data();
     call.iov_count = static_cast<int>(parts.size());
     call.alignment = block;
-    if (int error = fault::hit("store.write")) return Status::from_errno(error, "store: writing a segment");
+    if (int error = fault("store.write")) return Status::from_errno(error, "store: writing a segment");
     FABRIC_RETURN_IF_ERROR(call.run(engine_, "store: writing a segment"));
     metrics().bytes_written.add(static_cast<int64_t>(total));
     return {};
@@ -188,7 +206,7 @@ Status LocalStore::publish(std::span<const Entry> entries, std::span<const Chunk
         change.put(entries[i].key, records[i]);
         added[records[i].place.segment] += records[i].use();
     }
-    if (int error = fault::hit("store.publish")) return Status::from_errno(error, "store: publishing");
+    if (int error = fault("store.publish")) return Status::from_errno(error, "store: publishing");
     FABRIC_RETURN_IF_ERROR(index_->apply(change, durable));
     for (const auto& [segment, use] : added) segments_->use(segment, use);
     for (const auto& [segment, use] : removed) segments_->use(segment, use);

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,6 +34,8 @@ struct StoreOptions {
     // Of a new store; an existing one keeps its own.
     uint64_t segment_size = uint64_t{256} << 20;
     index::Index::Options index;
+    // Told of every failure of the disk, ENOSPC included, by the thread that met it; it must not block or call back.
+    std::function<void(const Status&)> on_failure = {};
 };
 
 class Read;
@@ -63,6 +66,8 @@ class LocalStore {
 
     // Returns at once, except for blocks of the index that have to be read. See Read.
     void start(Read& read);
+    // As start(), but where the store has no such chunk it returns false, and finished() is not called.
+    bool start_if_there(Read& read);
 
     // What is not there is no error. Dirty records are dropped too: the caller has drained them or wants them gone.
     Status drop(const ChunkKey& key);
@@ -79,7 +84,10 @@ class LocalStore {
   private:
     friend class Read;
 
-    LocalStore(io::Engine& engine, io::BufferPool& pool) : engine_(engine), pool_(pool) {}
+    LocalStore(const StoreOptions& options, io::Engine& engine, io::BufferPool& pool);
+    // The fault point of all stores, and this one's own: "store.read" and "store.read.NAME", its folder's last name.
+    int fault(const char* point) const;
+    Status told(Status status) const;
     Status write(const Place& place, std::span<const Entry> entries, uint32_t blocks, std::span<ChunkRecord> records);
     Status publish(std::span<const Entry> entries, std::span<const ChunkRecord> records, bool durable);
     Status replace(const ChunkKey& key, const ChunkRecord& old, const std::optional<ChunkRecord>& by);
@@ -90,6 +98,8 @@ class LocalStore {
 
     io::Engine& engine_;
     io::BufferPool& pool_;
+    const std::string name_;
+    const std::function<void(const Status&)> on_failure_;
     UniqueFd lock_;
     Format format_;
     std::unique_ptr<index::Index> index_;
