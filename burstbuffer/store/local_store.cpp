@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "burstbuffer/store/call.h"
 #include "burstbuffer/store/store_metrics.h"
 #include "common/crc32c.h"
 #include "common/fault.h"
@@ -21,24 +22,6 @@ namespace fabric::store {
 namespace {
 
 constexpr size_t block = Place::block_size;
-
-// One operation of the engine that the calling thread waits for.
-struct Call : io::Request {
-    std::atomic<bool> over{false};
-
-    Status run(io::Engine& by, std::string_view what) {
-        complete = [](io::Request& request) {
-            auto& call = static_cast<Call&>(request);
-            call.over.store(true);
-            call.over.notify_one();
-        };
-        by.submit(*this);
-        over.wait(false);
-        if (error != 0) return Status::from_errno(error, what);
-        if (done != length) return Status::from_errno(EIO, std::string(what) + ": cut short");
-        return {};
-    }
-};
 
 bool aligned(std::span<const char> data) {
     return reinterpret_cast<uintptr_t>(data.data()) % block == 0 && data.size() % block == 0;
@@ -99,7 +82,8 @@ Result<std::unique_ptr<LocalStore>> LocalStore::open(const StoreOptions& options
         known[number] = {use, *end};
     }
     Result<std::unique_ptr<Segments>> segments =
-        Segments::open(options.folder + "/segments", {format->segment_size, options.capacity, options.reserve}, known);
+        Segments::open(options.folder + "/segments",
+                       {format->segment_size, options.capacity, options.reserve, options.spare_segments}, known);
     if (!segments.ok()) return segments.status();
     store->segments_ = std::move(segments).value();
     Result<uint64_t> last = store->index_->last_dirty();
@@ -124,7 +108,7 @@ std::vector<std::unique_lock<std::mutex>> LocalStore::lock_keys(std::span<const 
     return locks;
 }
 
-Status LocalStore::put(std::span<const Entry> entries, Kind kind) {
+Status LocalStore::put(std::span<const Entry> entries, Kind kind, const Where& where) {
     FABRIC_RETURN_IF_ERROR(check(entries));
     if (entries.empty()) return {};
     uint32_t blocks = 0;
@@ -132,10 +116,11 @@ Status LocalStore::put(std::span<const Entry> entries, Kind kind) {
     for (size_t i = 0; i < entries.size(); ++i) {
         records[i].length = static_cast<uint32_t>(entries[i].data.size());
         records[i].place.block = blocks;
+        records[i].lifetime = where.lifetime;
         blocks += records[i].blocks();
         if (kind == Kind::dirty) records[i].dirty = sequence_.fetch_add(1) + 1;
     }
-    Result<Place> place = segments_->allocate(blocks);
+    Result<Place> place = segments_->allocate(blocks, where.stream);
     if (!place.ok()) return told(place.status());
     for (ChunkRecord& record : records) record.place = {place->segment, place->block + record.place.block};
     Status status = write(*place, entries, blocks, records);
@@ -174,6 +159,15 @@ Status LocalStore::write(const Place& place, std::span<const Entry> entries, uin
         }
         parts.push_back({buffer->data(), total});
     }
+    return write_parts(place, parts, total);
+}
+
+Status LocalStore::write_blocks(const Place& place, std::span<const char> bytes) {
+    iovec part{const_cast<char*>(bytes.data()), bytes.size()};
+    return write_parts(place, {&part, 1}, bytes.size());
+}
+
+Status LocalStore::write_parts(const Place& place, std::span<const iovec> parts, size_t total) {
     Result<int> descriptor = segments_->descriptor(place.segment);
     if (!descriptor.ok()) return descriptor.status();
     Call call;
@@ -252,6 +246,17 @@ Result<bool> LocalStore::mark_clean(const ChunkKey& key, uint64_t sequence) {
     ChunkRecord clean = **old;
     clean.dirty = 0;
     FABRIC_RETURN_IF_ERROR(replace(key, **old, clean));
+    return true;
+}
+
+Result<bool> LocalStore::set_lifetime(const ChunkKey& key, const index::Lifetime& lifetime) {
+    std::lock_guard lock(key_mutex(key));
+    Result<std::optional<ChunkRecord>> old = index_->find(key);
+    if (!old.ok()) return old.status();
+    if (!old->has_value()) return false;
+    ChunkRecord changed = **old;
+    changed.lifetime = lifetime;
+    FABRIC_RETURN_IF_ERROR(replace(key, **old, changed));
     return true;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 
 #include "burstbuffer/store/local_store.h"
 #include "burstbuffer/store/store_metrics.h"
@@ -42,6 +43,7 @@ bool Read::begin(LocalStore& store) {
     }
     if (!found->has_value()) return false;
     record_ = **found;
+    if (record_.lifetime.expires != 0 && record_.dirty == 0 && record_.lifetime.over(time(nullptr))) return false;
     if (offset >= record_.length || size == 0) {
         end(Outcome::hit);
         return true;
