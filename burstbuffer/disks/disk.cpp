@@ -33,6 +33,7 @@ Result<std::unique_ptr<Disk>> Disk::open(const DiskOptions& options, io::Engine&
                                  .capacity = options.capacity,
                                  .reserve = options.reserve,
                                  .segment_size = options.segment_size,
+                                 .spare_segments = options.spare_segments,
                                  .index = options.index,
                                  .on_failure = [self = disk.get()](const Status& status) { self->failed(status); }},
                                 engine, pool);

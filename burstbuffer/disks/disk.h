@@ -22,6 +22,7 @@ struct DiskOptions {
     uint64_t capacity = 0;                        // see store::StoreOptions
     uint64_t reserve = uint64_t{1} << 30;         // bytes
     uint64_t segment_size = uint64_t{256} << 20;  // bytes
+    uint32_t spare_segments = 0;                  // see store::Segments::Limits
     index::Index::Options index;
     Health::Rules health;
 };
@@ -41,6 +42,8 @@ class Disk {
     bool usable() const { return state() == Health::State::good; }
     // It had no room a moment ago; asked again a second later.
     bool full() const;
+    // There is some again.
+    void has_room() { full_until_.store(0, std::memory_order_relaxed); }
 
   private:
     Disk(const DiskOptions& options) : folder_(options.folder), health_(options.health) {}

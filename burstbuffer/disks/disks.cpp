@@ -1,5 +1,7 @@
 #include "burstbuffer/disks/disks.h"
 
+#include <ctime>
+
 #include "burstbuffer/disks/disks_metrics.h"
 #include "common/log.h"
 
@@ -34,9 +36,9 @@ std::optional<Disks::Found> Disks::find(const ChunkKey& key) {
     for (size_t at : order(key)) {
         Disk& disk = *disks_[at];
         Result<std::optional<ChunkRecord>> record = disk.store().find(key);
-        if (record.ok() && record->has_value() && (disk.usable() || (*record)->dirty != 0)) {
-            return Found{&disk, **record};
-        }
+        if (!record.ok() || !record->has_value()) continue;
+        const ChunkRecord& found = **record;
+        if (found.dirty != 0 || (disk.usable() && !found.lifetime.over(std::time(nullptr)))) return Found{&disk, found};
     }
     return std::nullopt;
 }
@@ -54,14 +56,14 @@ bool Disks::start(store::Read& read) {
     return false;
 }
 
-size_t Disks::put_clean(std::span<const Entry> entries) {
+size_t Disks::put_clean(std::span<const Entry> entries, const Where& where) {
     std::vector<std::vector<Entry>> of_disk(disks_.size());
-    for (const Entry& entry : entries) of_disk[order(entry.key).front()].push_back(entry);
+    for (const Entry& entry : entries) of_disk[home(entry.key)].push_back(entry);
     size_t taken = 0;
     for (size_t at = 0; at < disks_.size(); ++at) {
         Disk& disk = *disks_[at];
         if (of_disk[at].empty() || !disk.usable() || disk.full()) continue;
-        if (disk.store().put(of_disk[at], store::LocalStore::Kind::clean).ok()) taken += of_disk[at].size();
+        if (disk.store().put(of_disk[at], store::LocalStore::Kind::clean, where).ok()) taken += of_disk[at].size();
     }
     metrics().refused.add(static_cast<int64_t>(entries.size() - taken));
     return taken;

@@ -29,7 +29,10 @@ class Disks {
 
     // Each entry goes to its disk; those for one disk lie there behind each other, in the order given. What a full or
     // failing disk did not take is no error: the caller counts on nothing. The number of entries taken.
-    size_t put_clean(std::span<const Entry> entries);
+    using Where = store::LocalStore::Where;
+    size_t put_clean(std::span<const Entry> entries, const Where& where = {});
+    // The place in all() of the disk that put_clean() would take.
+    size_t home(const ChunkKey& key) const { return disks_.size() == 1 ? 0 : order(key).front(); }
     // All on one disk, the first of the first key's order that takes them; durable on return. ENOSPC or EIO
     // (Code::unavailable): none did.
     Status put_dirty(std::span<const Entry> entries);
