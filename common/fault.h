@@ -34,6 +34,9 @@ inline int hit(std::string_view point) {
     return detail::armed.load(std::memory_order_relaxed) ? detail::strike(point) : 0;
 }
 
+// Whether any point is armed: what costs more than a load, such as making up a point's name, is asked after this.
+inline bool armed() { return detail::armed.load(std::memory_order_relaxed); }
+
 // How many of `length` bytes the transfer at this point may move.
 inline size_t limit(std::string_view point, size_t length) {
     return detail::armed.load(std::memory_order_relaxed) ? detail::strike_length(point, length) : length;

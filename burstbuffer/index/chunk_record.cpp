@@ -4,6 +4,10 @@
 
 namespace fabric::index {
 
+namespace {
+constexpr uint32_t has_lifetime = uint32_t{1} << 31;
+}
+
 std::string Place::encode() const {
     std::string bytes;
     append(bytes, segment);
@@ -22,9 +26,13 @@ Result<Place> Place::decode(std::string_view bytes) {
 
 std::string ChunkRecord::encode() const {
     std::string bytes = place.encode();
-    append(bytes, length);
+    bool ordinary = lifetime == Lifetime();
+    append(bytes, length | (ordinary ? 0 : has_lifetime));
     append(bytes, dirty);
     for (size_t i = 0; i < checksum_count(); ++i) append(bytes, checksums[i]);
+    if (ordinary) return bytes;
+    append(bytes, static_cast<uint8_t>(lifetime.pinned));
+    append(bytes, lifetime.expires);
     return bytes;
 }
 
@@ -33,12 +41,18 @@ Result<ChunkRecord> ChunkRecord::decode(std::string_view bytes) {
     ChunkRecord record;
     record.place.segment = decoder.take<uint32_t>();
     record.place.block = decoder.take<uint32_t>();
-    record.length = decoder.take<uint32_t>();
+    auto length = decoder.take<uint32_t>();
+    record.length = length & ~has_lifetime;
     record.dirty = decoder.take<uint64_t>();
     if (!decoder.ok() || record.length == 0 || record.length > ChunkKey::chunk_size) {
         return Status(Code::corrupt, EINVAL, "chunk record with an impossible length");
     }
     for (size_t i = 0; i < record.checksum_count(); ++i) record.checksums[i] = decoder.take<uint32_t>();
+    if ((length & has_lifetime) != 0) {
+        auto pinned = decoder.take<uint8_t>();
+        record.lifetime = {pinned == 1, decoder.take<uint32_t>()};
+        if (pinned > 1) return Status(Code::corrupt, EINVAL, "chunk record with an impossible lifetime");
+    }
     if (!decoder.complete()) return Status(Code::corrupt, EINVAL, "chunk record with a wrong number of checksums");
     return record;
 }

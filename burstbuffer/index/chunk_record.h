@@ -26,6 +26,15 @@ struct Place {
     static Result<Place> decode(std::string_view bytes);
 };
 
+// How long a record is to stay, beside what its use earns it.
+struct Lifetime {
+    bool pinned = false;   // not evicted, until it expires
+    uint32_t expires = 0;  // seconds since 1970; 0: never. From then on it is a miss, and goes first
+
+    bool operator==(const Lifetime&) const = default;
+    bool over(int64_t now) const { return expires != 0 && now >= int64_t{expires}; }
+};
+
 struct ChunkRecord {
     // Bytes that one checksum covers; the last one of a record covers what is left.
     static constexpr size_t checksum_unit = size_t{64} << 10;
@@ -36,6 +45,7 @@ struct ChunkRecord {
     // Not 0: the backing store does not have these bytes yet; the order in which they were acknowledged.
     uint64_t dirty = 0;
     std::array<uint32_t, max_checksums> checksums{};  // CRC32C
+    Lifetime lifetime = {};
 
     bool operator==(const ChunkRecord&) const = default;
     size_t checksum_count() const { return (length + checksum_unit - 1) / checksum_unit; }
@@ -44,7 +54,8 @@ struct ChunkRecord {
     SegmentUse use() const { return {static_cast<int64_t>(blocks() * Place::block_size), 1, dirty != 0 ? 1 : 0}; }
 
     std::string encode() const;
-    // EINVAL for bytes that are no record.
+    // EINVAL for bytes that are no record. A lifetime that is not the ordinary one stands behind the checksums, and the
+    // length's highest bit tells of it: so are stores of format 1 read as they are.
     static Result<ChunkRecord> decode(std::string_view bytes);
 };
 

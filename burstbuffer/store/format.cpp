@@ -14,6 +14,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "common/log.h"
+
 namespace fabric::store {
 
 namespace {
@@ -63,6 +65,14 @@ Status write_durably(const std::string& folder, const std::string& name, const s
     UniqueFd parent(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!parent || fsync(parent.get()) != 0) return Status::from_errno(errno, "fsync " + folder);
     return {};
+}
+
+// From here on an older program refuses the store, instead of taking what it does not know for damage.
+Result<Format> upgrade(Format format, const std::string& folder) {
+    log::info("store {}: upgraded from format {} to {}", folder, format.version, Format::current);
+    format.version = Format::current;
+    FABRIC_RETURN_IF_ERROR(write_durably(folder, "FORMAT", format.print()));
+    return format;
 }
 
 std::string owner_of(int lock) {
@@ -135,7 +145,9 @@ Result<Format> open_format(const std::string& folder, uint64_t segment_size) {
     if (file) {
         std::ostringstream text;
         text << file.rdbuf();
-        return Format::parse(text.str(), path);
+        Result<Format> format = Format::parse(text.str(), path);
+        if (!format.ok() || format->version == Format::current) return format;
+        return upgrade(*format, folder);
     }
     Result<std::set<std::string>> names = names_in(folder);
     if (!names.ok()) return names.status();

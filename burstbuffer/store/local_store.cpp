@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <bitset>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string_view>
 #include <vector>
 
+#include "burstbuffer/store/call.h"
 #include "burstbuffer/store/store_metrics.h"
 #include "common/crc32c.h"
 #include "common/fault.h"
@@ -20,24 +22,6 @@ namespace fabric::store {
 namespace {
 
 constexpr size_t block = Place::block_size;
-
-// One operation of the engine that the calling thread waits for.
-struct Call : io::Request {
-    std::atomic<bool> over{false};
-
-    Status run(io::Engine& by, std::string_view what) {
-        complete = [](io::Request& request) {
-            auto& call = static_cast<Call&>(request);
-            call.over.store(true);
-            call.over.notify_one();
-        };
-        by.submit(*this);
-        over.wait(false);
-        if (error != 0) return Status::from_errno(error, what);
-        if (done != length) return Status::from_errno(EIO, std::string(what) + ": cut short");
-        return {};
-    }
-};
 
 bool aligned(std::span<const char> data) {
     return reinterpret_cast<uintptr_t>(data.data()) % block == 0 && data.size() % block == 0;
@@ -60,9 +44,26 @@ Status check(std::span<const LocalStore::Entry> entries) {
 
 }  // namespace
 
+LocalStore::LocalStore(const StoreOptions& options, io::Engine& engine, io::BufferPool& pool)
+    : engine_(engine),
+      pool_(pool),
+      name_((std::filesystem::path(options.folder) / "").parent_path().filename()),
+      on_failure_(options.on_failure) {}
+
+int LocalStore::fault(const char* point) const {
+    if (int error = fault::hit(point)) return error;
+    if (!fault::armed()) return 0;
+    return fault::hit(fmt::format("{}.{}", point, name_));
+}
+
+Status LocalStore::told(Status status) const {
+    if (!status.ok() && on_failure_) on_failure_(status);
+    return status;
+}
+
 Result<std::unique_ptr<LocalStore>> LocalStore::open(const StoreOptions& options, io::Engine& engine,
                                                      io::BufferPool& pool) {
-    std::unique_ptr<LocalStore> store(new LocalStore(engine, pool));
+    std::unique_ptr<LocalStore> store(new LocalStore(options, engine, pool));
     Result<UniqueFd> lock = lock_folder(options.folder);
     if (!lock.ok()) return lock.status();
     store->lock_ = std::move(lock).value();
@@ -81,7 +82,8 @@ Result<std::unique_ptr<LocalStore>> LocalStore::open(const StoreOptions& options
         known[number] = {use, *end};
     }
     Result<std::unique_ptr<Segments>> segments =
-        Segments::open(options.folder + "/segments", {format->segment_size, options.capacity, options.reserve}, known);
+        Segments::open(options.folder + "/segments",
+                       {format->segment_size, options.capacity, options.reserve, options.spare_segments}, known);
     if (!segments.ok()) return segments.status();
     store->segments_ = std::move(segments).value();
     Result<uint64_t> last = store->index_->last_dirty();
@@ -106,7 +108,7 @@ std::vector<std::unique_lock<std::mutex>> LocalStore::lock_keys(std::span<const 
     return locks;
 }
 
-Status LocalStore::put(std::span<const Entry> entries, Kind kind) {
+Status LocalStore::put(std::span<const Entry> entries, Kind kind, const Where& where) {
     FABRIC_RETURN_IF_ERROR(check(entries));
     if (entries.empty()) return {};
     uint32_t blocks = 0;
@@ -114,11 +116,12 @@ Status LocalStore::put(std::span<const Entry> entries, Kind kind) {
     for (size_t i = 0; i < entries.size(); ++i) {
         records[i].length = static_cast<uint32_t>(entries[i].data.size());
         records[i].place.block = blocks;
+        records[i].lifetime = where.lifetime;
         blocks += records[i].blocks();
         if (kind == Kind::dirty) records[i].dirty = sequence_.fetch_add(1) + 1;
     }
-    Result<Place> place = segments_->allocate(blocks);
-    if (!place.ok()) return place.status();
+    Result<Place> place = segments_->allocate(blocks, where.stream);
+    if (!place.ok()) return told(place.status());
     for (ChunkRecord& record : records) record.place = {place->segment, place->block + record.place.block};
     Status status = write(*place, entries, blocks, records);
     if (status.ok() && kind == Kind::dirty) {
@@ -130,7 +133,7 @@ Status LocalStore::put(std::span<const Entry> entries, Kind kind) {
     }
     if (status.ok()) status = publish(entries, records, kind == Kind::dirty);
     segments_->settle(*place);
-    return status;
+    return told(std::move(status));
 }
 
 Status LocalStore::write(const Place& place, std::span<const Entry> entries, uint32_t blocks,
@@ -156,6 +159,15 @@ Status LocalStore::write(const Place& place, std::span<const Entry> entries, uin
         }
         parts.push_back({buffer->data(), total});
     }
+    return write_parts(place, parts, total);
+}
+
+Status LocalStore::write_blocks(const Place& place, std::span<const char> bytes) {
+    iovec part{const_cast<char*>(bytes.data()), bytes.size()};
+    return write_parts(place, {&part, 1}, bytes.size());
+}
+
+Status LocalStore::write_parts(const Place& place, std::span<const iovec> parts, size_t total) {
     Result<int> descriptor = segments_->descriptor(place.segment);
     if (!descriptor.ok()) return descriptor.status();
     Call call;
@@ -166,7 +178,7 @@ Status LocalStore::write(const Place& place, std::span<const Entry> entries, uin
     call.iov = parts.data();
     call.iov_count = static_cast<int>(parts.size());
     call.alignment = block;
-    if (int error = fault::hit("store.write")) return Status::from_errno(error, "store: writing a segment");
+    if (int error = fault("store.write")) return Status::from_errno(error, "store: writing a segment");
     FABRIC_RETURN_IF_ERROR(call.run(engine_, "store: writing a segment"));
     metrics().bytes_written.add(static_cast<int64_t>(total));
     return {};
@@ -188,7 +200,7 @@ Status LocalStore::publish(std::span<const Entry> entries, std::span<const Chunk
         change.put(entries[i].key, records[i]);
         added[records[i].place.segment] += records[i].use();
     }
-    if (int error = fault::hit("store.publish")) return Status::from_errno(error, "store: publishing");
+    if (int error = fault("store.publish")) return Status::from_errno(error, "store: publishing");
     FABRIC_RETURN_IF_ERROR(index_->apply(change, durable));
     for (const auto& [segment, use] : added) segments_->use(segment, use);
     for (const auto& [segment, use] : removed) segments_->use(segment, use);
@@ -234,6 +246,17 @@ Result<bool> LocalStore::mark_clean(const ChunkKey& key, uint64_t sequence) {
     ChunkRecord clean = **old;
     clean.dirty = 0;
     FABRIC_RETURN_IF_ERROR(replace(key, **old, clean));
+    return true;
+}
+
+Result<bool> LocalStore::set_lifetime(const ChunkKey& key, const index::Lifetime& lifetime) {
+    std::lock_guard lock(key_mutex(key));
+    Result<std::optional<ChunkRecord>> old = index_->find(key);
+    if (!old.ok()) return old.status();
+    if (!old->has_value()) return false;
+    ChunkRecord changed = **old;
+    changed.lifetime = lifetime;
+    FABRIC_RETURN_IF_ERROR(replace(key, **old, changed));
     return true;
 }
 

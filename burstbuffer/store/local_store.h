@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,7 +33,10 @@ struct StoreOptions {
     uint64_t reserve = uint64_t{1} << 30;
     // Of a new store; an existing one keeps its own.
     uint64_t segment_size = uint64_t{256} << 20;
+    uint32_t spare_segments = 0;  // see Segments::Limits
     index::Index::Options index;
+    // Told of every failure of the disk, ENOSPC included, by the thread that met it; it must not block or call back.
+    std::function<void(const Status&)> on_failure = {};
 };
 
 class Read;
@@ -59,10 +63,24 @@ class LocalStore {
     // Waits for the disk. The entries, a segment's size at most together, lie behind each other, and appear together or
     // not at all; no key twice. What a key had before is replaced. ENOSPC (Code::unavailable): nothing changed, the
     // caller goes without the store.
-    Status put(std::span<const Entry> entries, Kind kind);
+    Status put(std::span<const Entry> entries, Kind kind) { return put(entries, kind, {}); }
+    struct Where {
+        Stream stream = Stream::fresh;
+        index::Lifetime lifetime;
+    };
+    Status put(std::span<const Entry> entries, Kind kind, const Where& where);
+
+    // Copies clean records, which together are at most 4 MiB, to the end of Stream::kept. One that is gone, dirty,
+    // damaged (it is dropped), or changed meanwhile is passed over. How many now lie elsewhere.
+    Result<size_t> relocate(std::span<const ChunkKey> keys);
+    // False: there is no such chunk.
+    Result<bool> set_lifetime(const ChunkKey& key, const index::Lifetime& lifetime);
+    std::vector<Segments::Info> full_segments() const { return segments_->full_ones(); }
 
     // Returns at once, except for blocks of the index that have to be read. See Read.
     void start(Read& read);
+    // As start(), but where the store has no such chunk it returns false, and finished() is not called.
+    bool start_if_there(Read& read);
 
     // What is not there is no error. Dirty records are dropped too: the caller has drained them or wants them gone.
     Status drop(const ChunkKey& key);
@@ -79,9 +97,23 @@ class LocalStore {
   private:
     friend class Read;
 
-    LocalStore(io::Engine& engine, io::BufferPool& pool) : engine_(engine), pool_(pool) {}
+    LocalStore(const StoreOptions& options, io::Engine& engine, io::BufferPool& pool);
+    // The fault point of all stores, and this one's own: "store.read" and "store.read.NAME", its folder's last name.
+    int fault(const char* point) const;
+    Status told(Status status) const;
     Status write(const Place& place, std::span<const Entry> entries, uint32_t blocks, std::span<ChunkRecord> records);
+    // Memory aligned to 4 KiB, whole blocks.
+    Status write_blocks(const Place& place, std::span<const char> bytes);
+    Status write_parts(const Place& place, std::span<const iovec> parts, size_t total);
     Status publish(std::span<const Entry> entries, std::span<const ChunkRecord> records, bool durable);
+    // What `relocate` copies, and where from.
+    struct Moving {
+        std::vector<Entry> entries;
+        std::vector<ChunkRecord> from;
+    };
+    Result<bool> read_whole(const ChunkKey& key, const ChunkRecord& record, char* to);
+    Result<Moving> gather(std::span<const ChunkKey> keys, std::span<char> buffer);
+    Result<size_t> publish_moved(const Moving& moving, std::span<const ChunkRecord> to);
     Status replace(const ChunkKey& key, const ChunkRecord& old, const std::optional<ChunkRecord>& by);
     // Drops what was found damaged, if it is clean and still the same. It may wait for the index: damage is rare.
     void forget_damaged(const ChunkKey& key, const ChunkRecord& record);
@@ -90,6 +122,8 @@ class LocalStore {
 
     io::Engine& engine_;
     io::BufferPool& pool_;
+    const std::string name_;
+    const std::function<void(const Status&)> on_failure_;
     UniqueFd lock_;
     Format format_;
     std::unique_ptr<index::Index> index_;

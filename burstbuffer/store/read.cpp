@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 
 #include "burstbuffer/store/local_store.h"
 #include "burstbuffer/store/store_metrics.h"
@@ -18,35 +19,54 @@ constexpr size_t up(size_t value, size_t to) { return (value + to - 1) / to * to
 constexpr size_t down(size_t value, size_t to) { return value / to * to; }
 }  // namespace
 
-void LocalStore::start(Read& read) { read.begin(*this); }
+void LocalStore::start(Read& read) {
+    if (!read.begin(*this)) read.end(Read::Outcome::miss);
+}
 
-void Read::begin(LocalStore& store) {
+bool LocalStore::start_if_there(Read& read) {
+    if (read.begin(*this)) return true;
+    Grace::leave(read.token_);
+    return false;
+}
+
+// False: there is no such chunk, and the caller ends it.
+bool Read::begin(LocalStore& store) {
     store_ = &store;
     status = {};
     bytes = 0;
     token_ = store.segments_->grace().enter();
     Result<std::optional<ChunkRecord>> found = store.index_->find(*key);
     if (!found.ok()) {
-        status = found.status();
-        return end(Outcome::failed);
+        status = store.told(found.status());
+        end(Outcome::failed);
+        return true;
     }
-    if (!found->has_value()) return end(Outcome::miss);
+    if (!found->has_value()) return false;
     record_ = **found;
-    if (offset >= record_.length || size == 0) return end(Outcome::hit);
+    if (record_.lifetime.expires != 0 && record_.dirty == 0 && record_.lifetime.over(time(nullptr))) return false;
+    if (offset >= record_.length || size == 0) {
+        end(Outcome::hit);
+        return true;
+    }
     bytes = std::min<size_t>(size, record_.length - offset);
     Result<int> descriptor = store.segments_->descriptor(record_.place.segment);
     if (!descriptor.ok()) {
         status = descriptor.status();
         store.forget_damaged(*key, record_);
-        return end(record_.dirty != 0 ? Outcome::failed : Outcome::damaged);
+        end(record_.dirty != 0 ? Outcome::failed : Outcome::damaged);
+        return true;
     }
     fd = *descriptor;
     layout();
-    if (head_ + tail_ == 0) return submit();
+    if (head_ + tail_ == 0) {
+        submit();
+        return true;
+    }
     bounce_.read = this;
     bounce_.bytes = head_ + tail_;
     bounce_.granted = [](io::BufferPool::Ticket& ticket) { static_cast<Bounce&>(ticket).read->submit(); };
     if (store.pool_.take(bounce_)) submit();
+    return true;
 }
 
 // The transfer covers whole checksum units. What the caller wants of it goes straight to `to` where the alignment
@@ -82,7 +102,7 @@ void Read::submit() {
 }
 
 void Read::completed() {
-    if (error == 0) error = fault::hit("store.read");
+    if (error == 0) error = store_->fault("store.read");
     if (error == 0 && done == length && checksums_match()) {
         copy_out();
         return end(Outcome::hit);
@@ -90,6 +110,7 @@ void Read::completed() {
     status = error != 0 ? Status::from_errno(error, "store: reading a segment")
                         : Status(Code::corrupt, EIO, "store: a chunk does not match its checksum");
     if (error == 0) metrics().damaged.add(1);
+    status = store_->told(std::move(status));
     store_->forget_damaged(*key, record_);
     end(record_.dirty != 0 ? Outcome::failed : Outcome::damaged);
 }

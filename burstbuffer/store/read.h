@@ -50,7 +50,7 @@ class Read : private io::Request {
         Read* read = nullptr;
     };
 
-    void begin(LocalStore& store);
+    bool begin(LocalStore& store);
     void layout();
     void submit();
     void completed();

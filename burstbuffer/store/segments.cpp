@@ -58,6 +58,7 @@ Result<std::unique_ptr<Segments>> Segments::open(const std::string& folder, cons
     Result<std::vector<uint32_t>> numbers = numbers_in(folder);
     if (!numbers.ok()) return numbers.status();
     for (uint32_t number : *numbers) FABRIC_RETURN_IF_ERROR(segments->add_existing(number, known));
+    segments->order_by_age();
     for (const auto& [number, what] : known) {
         if (what.use.records > 0 && !segments->segments_.contains(number)) {
             log::error("{} is gone, and with it {} records, {} of them not yet drained", segments->path_of(number),
@@ -82,12 +83,25 @@ Status Segments::add_existing(uint32_t number, const std::map<uint32_t, Known>& 
     // The last segment that was written goes on being written; what a crash left behind its last record is reused.
     uint32_t blocks = static_cast<uint32_t>(limits_.segment_size / Place::block_size);
     if (segment.use.records > 0 && segment.end < blocks) {
-        if (active_ != nullptr) active_->sealed = true;
+        Segment*& active = active_[static_cast<size_t>(Stream::fresh)];
+        if (active != nullptr) active->sealed = true;
         segment.sealed = false;
-        active_ = &segment;
+        active = &segment;
     }
     free_if_empty(segment);
     return {};
+}
+
+// By when they were last written. Numbers say nothing: segments are reused.
+void Segments::order_by_age() {
+    std::vector<std::pair<int64_t, Segment*>> times;
+    for (auto& [number, segment] : segments_) {
+        struct stat status {};
+        if (fstat(segment.file.get(), &status) != 0) status.st_mtim = {};
+        times.emplace_back(status.st_mtim.tv_sec * int64_t{1'000'000'000} + status.st_mtim.tv_nsec, &segment);
+    }
+    std::ranges::stable_sort(times, {}, [](const auto& pair) { return pair.first; });
+    for (auto& [time, segment] : times) segment->born = ++births_;
 }
 
 // Reuse keeps its place in the file: readers may still be at what lies there, until the grace period is over.
@@ -108,15 +122,16 @@ Result<Segments::Segment*> Segments::reuse() {
     return &segment;
 }
 
-Result<Segments::Segment*> Segments::create() {
+Result<Segments::Segment*> Segments::create(uint32_t beside) {
     uint64_t allocated = segments_.size() * limits_.segment_size;
-    if (limits_.capacity != 0 && allocated + limits_.segment_size > limits_.capacity) {
+    uint64_t needed = (uint64_t{1} + beside) * limits_.segment_size;
+    if (limits_.capacity != 0 && allocated + needed > limits_.capacity) {
         return full(folder_, fmt::format("{} bytes are allocated, the capacity is {}", allocated, limits_.capacity));
     }
     struct statvfs space {};
     if (statvfs(folder_.c_str(), &space) != 0) return Status::from_errno(errno, "statvfs " + folder_);
     uint64_t available = uint64_t{space.f_bavail} * space.f_frsize;
-    if (available < limits_.reserve + limits_.segment_size) {
+    if (available < limits_.reserve + needed) {
         return full(folder_, fmt::format("its file system has {} bytes free, {} of these stay free", available,
                                          limits_.reserve));
     }
@@ -138,28 +153,34 @@ Result<Segments::Segment*> Segments::create() {
     return &segment;
 }
 
-Status Segments::start_new() {
-    if (active_ != nullptr) {
-        Segment& before = *active_;
+Status Segments::start_new(Stream stream) {
+    Segment*& active = active_[static_cast<size_t>(stream)];
+    if (active != nullptr) {
+        Segment& before = *active;
         before.sealed = true;
-        active_ = nullptr;
+        active = nullptr;
         free_if_empty(before);
     }
-    Result<Segment*> next = reuse();
-    if (next.ok() && *next == nullptr) next = create();
+    uint32_t spare = stream == Stream::kept ? 0 : limits_.spare;
+    auto free = static_cast<uint32_t>(free_.size());
+    Result<Segment*> next = free > spare ? reuse() : static_cast<Segment*>(nullptr);
+    if (next.ok() && *next == nullptr) next = create(spare - std::min(spare, free));
     if (!next.ok()) return next.status();
-    active_ = *next;
+    active = *next;
+    active->stream = stream;
+    active->born = ++births_;
     return {};
 }
 
-Result<Place> Segments::allocate(uint32_t blocks) {
+Result<Place> Segments::allocate(uint32_t blocks, Stream stream) {
     uint32_t size = static_cast<uint32_t>(limits_.segment_size / Place::block_size);
     if (blocks == 0 || blocks > size) return Status::invalid("store: a piece that does not fit into a segment");
     std::unique_lock lock(mutex_);
-    if (active_ == nullptr || active_->end + blocks > size) FABRIC_RETURN_IF_ERROR(start_new());
-    Place place{active_->number, active_->end};
-    active_->end += blocks;
-    ++active_->pending;
+    Segment*& active = active_[static_cast<size_t>(stream)];
+    if (active == nullptr || active->end + blocks > size) FABRIC_RETURN_IF_ERROR(start_new(stream));
+    Place place{active->number, active->end};
+    active->end += blocks;
+    ++active->pending;
     return place;
 }
 
@@ -185,10 +206,23 @@ Result<int> Segments::descriptor(uint32_t number) const {
     return found->second.file.get();
 }
 
+std::vector<Segments::Info> Segments::full_ones() const {
+    std::vector<const Segment*> found;
+    std::shared_lock lock(mutex_);
+    for (const auto& [number, segment] : segments_) {
+        if (segment.sealed && !segment.free) found.push_back(&segment);
+    }
+    std::ranges::sort(found, {}, [](const Segment* segment) { return segment->born; });
+    std::vector<Info> infos;
+    for (const Segment* segment : found) infos.push_back({segment->number, segment->stream, segment->use});
+    return infos;
+}
+
 Segments::Usage Segments::usage() const {
     std::shared_lock lock(mutex_);
     Usage usage;
     usage.allocated = segments_.size() * limits_.segment_size;
+    usage.free = free_.size() * limits_.segment_size;
     for (const auto& [number, segment] : segments_) {
         usage.live += static_cast<uint64_t>(segment.use.bytes);
         usage.records += static_cast<uint64_t>(segment.use.records);

@@ -1,6 +1,8 @@
 // The segment files of a store: which are in use, where the next record goes, what may be reused.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -21,6 +23,13 @@ namespace fabric::store {
 using index::Place;
 using index::SegmentUse;
 
+// Records that are likely to go at the same time lie together, each kind in segments of its own.
+enum class Stream : uint8_t {
+    fresh,  // what came lately
+    kept,   // what proved useful
+};
+constexpr size_t stream_count = 2;
+
 // Thread safe.
 class Segments {
   public:
@@ -28,6 +37,7 @@ class Segments {
         uint64_t segment_size = uint64_t{256} << 20;  // bytes, a multiple of 4096
         uint64_t capacity = 0;                        // bytes of all segments together; 0: no limit of its own
         uint64_t reserve = 0;                         // bytes that stay free on the file system
+        uint32_t spare = 0;  // segments that only Stream::kept may take: room to move records to when all is full
     };
     // What is in use, and where its last record ends.
     struct Known {
@@ -42,7 +52,7 @@ class Segments {
 
     // Room for `blocks` in one piece, at most a segment's. Code::unavailable with ENOSPC when there is none, at the
     // capacity or on the file system. It is held until settle().
-    Result<Place> allocate(uint32_t blocks);
+    Result<Place> allocate(uint32_t blocks, Stream stream = Stream::fresh);
     // The room was used or given up; what became live was added by use() before.
     void settle(const Place& place);
     // Records of a segment came or went, and the index says so durably enough.
@@ -54,8 +64,18 @@ class Segments {
     // Readers are inside it from before they look up a place until they have read it.
     Grace& grace() { return grace_; }
 
+    struct Info {
+        uint32_t number = 0;
+        Stream stream = Stream::fresh;
+        SegmentUse use;
+    };
+    // Those that are full and have records, the oldest first. The stream is not kept over a start: what was there
+    // before counts as kept.
+    std::vector<Info> full_ones() const;
+
     struct Usage {
         uint64_t allocated = 0;  // bytes of segment files
+        uint64_t free = 0;       // of these, in segments without a record
         uint64_t live = 0;       // of records
         uint64_t records = 0;
         uint64_t dirty_records = 0;
@@ -73,13 +93,17 @@ class Segments {
         bool sealed = false;
         bool free = false;
         uint64_t freed_at = 0;
+        Stream stream = Stream::kept;
+        uint64_t born = 0;  // in order of their first record
     };
 
     Segments(std::string folder, const Limits& limits);
     Status add_existing(uint32_t number, const std::map<uint32_t, Known>& known);
-    Status start_new();
+    void order_by_age();
+    Status start_new(Stream stream);
     Result<Segment*> reuse();
-    Result<Segment*> create();
+    // `beside`: segments that must have room, too.
+    Result<Segment*> create(uint32_t beside);
     void free_if_empty(Segment& segment);
     std::string path_of(uint32_t number) const;
 
@@ -89,7 +113,8 @@ class Segments {
     mutable std::shared_mutex mutex_;
     std::map<uint32_t, Segment> segments_;
     std::deque<uint32_t> free_;  // oldest first
-    Segment* active_ = nullptr;
+    std::array<Segment*, stream_count> active_{};
+    uint64_t births_ = 0;
 };
 
 }  // namespace fabric::store

@@ -12,6 +12,8 @@ struct StoreMetrics {
     metrics::Counter bytes_read{"fabric_store_bytes_total", "Bytes of chunks read and written", "direction=\"read\""};
     metrics::Counter bytes_written{"fabric_store_bytes_total", "Bytes of chunks read and written",
                                    "direction=\"write\""};
+    metrics::Counter bytes_moved{"fabric_store_moved_bytes_total",
+                                 "Bytes written again to make room where they lay before"};
     metrics::Counter bytes_copied{"fabric_store_copied_bytes_total",
                                   "Bytes that a CPU copied on their way from or to disk"};
 };

@@ -143,6 +143,7 @@ std::map<std::string, Keys> known_keys(Settings& settings) {
               {"ticket_seconds", number(settings.ticket_seconds, 60, 30 * 86400)},
               {"capability_seconds", number(config.capability_seconds, 60, 30 * 86400)},
               {"clock_seconds", number(config.clock_seconds, 1, 3600)}}},
+            {"burst_buffer", {{"config", text(settings.burst_buffer)}}},
             {"log", {{"level", level(settings.log_level)}}},
             {"metrics", {{"listen", text(settings.metrics)}}}};
 }
@@ -179,13 +180,15 @@ Result<Settings> parse_settings(const std::string& content, const std::string& n
     // yaml-cpp reports by exceptions; none leaves this function.
     try {
         YAML::Node document = YAML::Load(content);
-        if (!document.IsMap()) return Status::config(name + ":1: expected sections xds, security, log, metrics");
+        if (!document.IsMap())
+            return Status::config(name + ":1: expected sections xds, security, burst_buffer, log, metrics");
         std::map<std::string, Keys> sections = known_keys(settings);
         for (const auto& entry : document) {
             std::string section = entry.first.as<std::string>();
             auto known = sections.find(section);
             if (known == sections.end())
-                return bad(entry.first, section + ": unknown section; there are log, metrics, security, xds");
+                return bad(entry.first,
+                           section + ": unknown section; there are burst_buffer, log, metrics, security, xds");
             FABRIC_RETURN_IF_ERROR(read_section(entry.second, section, known->second, bad));
         }
     } catch (const YAML::Exception& error) {

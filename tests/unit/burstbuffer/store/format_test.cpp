@@ -27,6 +27,17 @@ TEST(Format, IsMadeOnceAndKept) {
     EXPECT_EQ(content(folder / "FORMAT"), made->print());
 }
 
+TEST(Format, AnOlderStoreIsUpgradedForGood) {
+    Folder folder;
+    Format old{.version = 1, .uuid = std::string(36, 'a'), .segment_size = segment_size};
+    std::ofstream(folder / "FORMAT") << old.print();
+    Result<Format> opened = open_format(folder.path(), segment_size);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    EXPECT_EQ(opened->version, Format::current);
+    EXPECT_EQ(opened->uuid, old.uuid);
+    EXPECT_EQ(content(folder / "FORMAT"), opened->print());
+}
+
 TEST(Format, AFolderOfSomethingElseIsRefused) {
     Folder folder;
     std::ofstream(folder / "thesis.tex") << "x";
@@ -45,7 +56,7 @@ TEST(Format, DamageIsToldWithItsLine) {
         return parsed.ok() ? "" : parsed.status().message();
     };
     EXPECT_NE(refused(good + "owner=me\n").find("F:4"), std::string::npos);
-    EXPECT_NE(refused("fabric store 2\n").find("format 2"), std::string::npos) << "a newer store";
+    EXPECT_NE(refused("fabric store 9\n").find("format 9"), std::string::npos) << "a newer store";
     refused("");
     refused("fabric store\n");
     refused("fabric store 0\n");

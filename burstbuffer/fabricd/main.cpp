@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "burstbuffer/node/node.h"
 #include "common/fault.h"
 #include "common/log.h"
 #include "common/metrics_http.h"
@@ -45,11 +46,26 @@ Status check(const fabricd::Settings& settings) {
         if (Result<std::shared_ptr<security::Keyring>> keys = security::Keyring::load(settings.target.key_file);
             !keys.ok())
             return keys.status();
+    if (!settings.burst_buffer.empty()) {
+        if (Result<node::Settings> buffer = node::load_settings(settings.burst_buffer); !buffer.ok())
+            return buffer.status();
+    }
     Result<std::unique_ptr<target::Tree>> tree = target::Tree::open(settings.target);
     return tree.status();
 }
 
+// The burst buffer of this node, if it has one.
+Result<std::unique_ptr<node::Node>> start_node(const fabricd::Settings& settings, fs::FilesystemTable& filesystems) {
+    if (settings.burst_buffer.empty()) return std::unique_ptr<node::Node>();
+    Result<node::Settings> buffer = node::load_settings(settings.burst_buffer);
+    if (!buffer.ok()) return buffer.status();
+    return node::Node::start(*buffer, filesystems);
+}
+
 int serve(const fabricd::Settings& settings, const sigset_t& signals) {
+    fs::FilesystemTable filesystems;
+    Result<std::unique_ptr<node::Node>> node = start_node(settings, filesystems);
+    if (!node.ok()) return complain(node.status(), node.status().code() == Code::config ? wrong_settings : failed);
     Result<std::unique_ptr<target::Target>> target = target::Target::start(settings.target);
     if (!target.ok()) return complain(target.status(), failed);
     std::unique_ptr<security::Agent> agent;
@@ -67,6 +83,7 @@ int serve(const fabricd::Settings& settings, const sigset_t& signals) {
     }
     std::printf("xds_port=%d\nxds_rdma=%s\npid=%d\n", (*target)->port(), (*target)->rdma().ok() ? "on" : "off",
                 static_cast<int>(getpid()));
+    if (*node != nullptr) std::printf("control_socket=%s\n", (*node)->socket().c_str());
     if (metrics != nullptr) std::printf("metrics_port=%d\n", metrics->port());
     std::fflush(stdout);
     fabricd::notify_service_manager("READY=1\nSTATUS=serving " + settings.target.root);
@@ -92,7 +109,7 @@ int main(int argc, char** argv) {
     CLI::App app(
         "fabricd serves a directory tree of this node to XDS clients.\n"
         "SIGTERM: answers what it has, then ends. SIGHUP: reads the key file again.\n"
-        "Prints xds_port=, xds_rdma=, pid= and metrics_port= lines when it is ready.");
+        "Prints xds_port=, xds_rdma=, pid=, control_socket= and metrics_port= lines when it is ready.");
     std::string path = "/etc/fabric/fabricd.yaml";
     bool check_only = false;
     app.add_option("-c,--config", path, "configuration file (YAML)")->capture_default_str();

@@ -1,0 +1,117 @@
+#include "burstbuffer/disks/disk.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "burstbuffer/disks/disks_metrics.h"
+#include "common/fault.h"
+#include "common/log.h"
+#include "common/unique_fd.h"
+
+namespace fabric::disks {
+
+namespace {
+
+using std::chrono::steady_clock;
+constexpr auto full_for = std::chrono::seconds(1);
+constexpr size_t block = 4096;
+
+struct Free {
+    void operator()(char* memory) const { std::free(memory); }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Disk>> Disk::open(const DiskOptions& options, io::Engine& engine, io::BufferPool& pool) {
+    std::unique_ptr<Disk> disk(new Disk(options));
+    Result<std::unique_ptr<store::LocalStore>> store =
+        store::LocalStore::open({.folder = options.folder,
+                                 .capacity = options.capacity,
+                                 .reserve = options.reserve,
+                                 .segment_size = options.segment_size,
+                                 .spare_segments = options.spare_segments,
+                                 .index = options.index,
+                                 .on_failure = [self = disk.get()](const Status& status) { self->failed(status); }},
+                                engine, pool);
+    if (!store.ok()) return store.status();
+    disk->store_ = std::move(store).value();
+    disk->probe_path_ = options.folder + "/PROBE";
+    disk->member_ = {placement::stable_hash(disk->store_->format().uuid), options.weight};
+    disk->keeper_ = std::jthread([self = disk.get()](const std::stop_token& stop) { self->keep(stop); });
+    return disk;
+}
+
+Disk::~Disk() = default;
+
+bool Disk::full() const {
+    return steady_clock::now().time_since_epoch().count() < full_until_.load(std::memory_order_relaxed);
+}
+
+// What is wrong with the caller or with the bytes is no failure of the disk, but a checksum that does not match is.
+void Disk::failed(const Status& status) {
+    if (status.errno_value() == ENOSPC) {
+        full_until_.store((steady_clock::now() + full_for).time_since_epoch().count(), std::memory_order_relaxed);
+        return;
+    }
+    if (status.code() != Code::io && status.code() != Code::corrupt) return;
+    metrics().failures.add(1);
+    if (!health_.failed(steady_clock::now())) return;
+    bool given_up = state() == Health::State::retired;
+    log::warn(
+        "disk {}: {}: {}", folder_, status.message(),
+        given_up ? "it fails again and again and is given up until the next start" : "it is not used for a while");
+    (given_up ? metrics().retired : metrics().rests).add(1);
+    std::lock_guard lock(mutex_);
+    rests_ = true;
+    wake_.notify_one();
+}
+
+void Disk::keep(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (!stop.stop_requested()) {
+        wake_.wait(lock, stop, [&] { return rests_; });
+        if (stop.stop_requested() || state() == Health::State::retired) return;
+        wake_.wait_for(lock, stop, std::chrono::milliseconds(20),
+                       [&] { return health_.probe_due(steady_clock::now()); });
+        if (stop.stop_requested() || !health_.probe_due(steady_clock::now())) continue;
+        lock.unlock();
+        Status status = probe();
+        health_.probed(status.ok(), steady_clock::now());
+        lock.lock();
+        rests_ = state() == Health::State::resting;
+        if (status.ok()) {
+            log::info("disk {} is used again", folder_);
+            metrics().returns.add(1);
+        } else if (state() == Health::State::retired) {
+            log::error("disk {}: {}: it is given up until the next start", folder_, status.message());
+            metrics().retired.add(1);
+        }
+    }
+}
+
+// A block is written, made durable and read back.
+Status Disk::probe() const {
+    std::string name = std::filesystem::path(folder_).filename();
+    for (const std::string& point : {std::string("disk.probe"), "disk.probe." + name}) {
+        if (int error = fault::hit(point)) return Status::from_errno(error, "probing " + folder_);
+    }
+    UniqueFd file(::open(probe_path_.c_str(), O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600));
+    if (!file) return Status::from_errno(errno, "open " + probe_path_);
+    std::unique_ptr<char, Free> out(static_cast<char*>(std::aligned_alloc(block, block)));
+    std::unique_ptr<char, Free> in(static_cast<char*>(std::aligned_alloc(block, block)));
+    if (out == nullptr || in == nullptr) return Status::from_errno(ENOMEM, "probing " + folder_);
+    auto now = steady_clock::now().time_since_epoch().count();
+    for (size_t i = 0; i < block; ++i) out.get()[i] = static_cast<char>(now + static_cast<int64_t>(i));
+    if (pwrite(file.get(), out.get(), block, 0) != static_cast<ssize_t>(block) || fdatasync(file.get()) != 0)
+        return Status::from_errno(errno, "write " + probe_path_);
+    if (pread(file.get(), in.get(), block, 0) != static_cast<ssize_t>(block))
+        return Status::from_errno(errno, "read " + probe_path_);
+    if (memcmp(in.get(), out.get(), block) != 0) return {Code::corrupt, EIO, probe_path_ + " has other bytes"};
+    return {};
+}
+
+}  // namespace fabric::disks

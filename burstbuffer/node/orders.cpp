@@ -1,0 +1,294 @@
+#include "burstbuffer/node/orders.h"
+
+#include <ctime>
+#include <fstream>
+
+#include "burstbuffer/stage/inspect.h"
+#include "burstbuffer/stage/stager.h"
+
+namespace fabric::node {
+
+using control::Json;
+
+namespace {
+
+Result<std::string> text(const Json& request, const char* key) {
+    auto found = request.find(key);
+    if (found == request.end() || !found->is_string()) {
+        return Status::invalid(std::string("the request has no text \"") + key + "\"");
+    }
+    return found->get<std::string>();
+}
+
+Result<bool> flag(const Json& request, const char* key) {
+    auto found = request.find(key);
+    if (found == request.end()) return false;
+    if (!found->is_boolean()) return Status::invalid(std::string("\"") + key + "\" is neither true nor false");
+    return found->get<bool>();
+}
+
+// One path a line.
+Status read_manifest(const std::string& path, std::vector<std::string>& paths) {
+    std::ifstream file(path);
+    if (!file) return Status::from_errno(errno, "manifest " + path);
+    size_t number = 0;
+    for (std::string line; std::getline(file, line);) {
+        ++number;
+        if (line.empty()) continue;
+        if (!line.starts_with('/')) {
+            return Status::invalid("manifest " + path + ":" + std::to_string(number) +
+                                   ": not an absolute path: " + line);
+        }
+        paths.push_back(line);
+    }
+    return {};
+}
+
+Result<std::vector<std::string>> paths_of(const Json& request) {
+    std::vector<std::string> paths;
+    if (auto found = request.find("paths"); found != request.end()) {
+        if (!found->is_array()) return Status::invalid("\"paths\" is no list");
+        for (const Json& path : *found) {
+            if (!path.is_string() || !path.get_ref<const std::string&>().starts_with('/')) {
+                return Status::invalid("\"paths\" has something that is no absolute path");
+            }
+            paths.push_back(path.get<std::string>());
+        }
+    }
+    if (request.contains("manifest")) {
+        Result<std::string> manifest = text(request, "manifest");
+        if (!manifest.ok()) return manifest.status();
+        FABRIC_RETURN_IF_ERROR(read_manifest(*manifest, paths));
+    }
+    if (paths.empty()) return Status::invalid("there is no path");
+    return paths;
+}
+
+Result<index::Lifetime> lifetime_of(const Json& request) {
+    index::Lifetime lifetime;
+    Result<bool> pin = flag(request, "pin");
+    if (!pin.ok()) return pin.status();
+    lifetime.pinned = *pin;
+    auto ttl = request.find("ttl");
+    if (ttl == request.end()) return lifetime;
+    if (!ttl->is_number_unsigned() || ttl->get<uint64_t>() == 0 || ttl->get<uint64_t>() > UINT32_MAX) {
+        return Status::invalid("\"ttl\" is no number of seconds");
+    }
+    uint64_t expires = static_cast<uint64_t>(std::time(nullptr)) + ttl->get<uint64_t>();
+    if (expires > UINT32_MAX) return Status::invalid("\"ttl\" ends after 2106");
+    lifetime.expires = static_cast<uint32_t>(expires);
+    return lifetime;
+}
+
+Json to_json(const stage::Progress& progress) {
+    return {{"event", "progress"},
+            {"scanning", progress.scanning},
+            {"files", progress.files},
+            {"bytes", progress.bytes},
+            {"done_files", progress.done_files},
+            {"done_bytes", progress.done_bytes},
+            {"held_files", progress.held_files},
+            {"held_bytes", progress.held_bytes},
+            {"failed_files", progress.failed_files}};
+}
+
+Json to_json(const std::string& path, const stage::Share& share) {
+    return {{"event", "share"},
+            {"path", path},
+            {"files", share.files},
+            {"bytes", share.bytes},
+            {"held_files", share.held_files},
+            {"held_bytes", share.held_bytes},
+            {"pinned_files", share.pinned_files}};
+}
+
+Json failure(const std::string& path, const std::string& cause) {
+    return {{"event", "failure"}, {"path", path}, {"cause", cause}};
+}
+
+// Failures are told one by one, the first ones at least.
+class Failures {
+  public:
+    explicit Failures(control::Reply& reply) : reply_(reply) {}
+    bool add(const std::string& path, const std::string& cause) {
+        ++count_;
+        return count_ > most || reply_.event(failure(path, cause));
+    }
+    uint64_t count() const { return count_; }
+
+  private:
+    static constexpr uint64_t most = 1000;
+    control::Reply& reply_;
+    uint64_t count_ = 0;
+};
+
+const char* name(disks::Health::State state) {
+    switch (state) {
+        case disks::Health::State::good:
+            return "good";
+        case disks::Health::State::resting:
+            return "resting";
+        case disks::Health::State::retired:
+            break;
+    }
+    return "retired";
+}
+
+}  // namespace
+
+Result<Json> Orders::take(const Json& request, Reply& reply) {
+    Result<std::string> order = text(request, "order");
+    if (!order.ok()) return order.status();
+    if (*order == "status") return status();
+    if (*order == "stage") return stage(request, reply);
+    if (*order == "ls") return list(request, reply);
+    if (*order == "verify") return verify(request, reply);
+    if (*order == "evict") {
+        return for_each(request, reply, [this](const stage::TreeFile& file) { return cache_.drop(file.id); });
+    }
+    if (*order == "unpin") {
+        return for_each(request, reply,
+                        [this](const stage::TreeFile& file) { return cache_.set_lifetime(file.id, {}); });
+    }
+    if (*order == "pin") {
+        Result<index::Lifetime> lifetime = lifetime_of(request);
+        if (!lifetime.ok()) return lifetime.status();
+        lifetime->pinned = true;
+        return for_each(request, reply, [this, &lifetime](const stage::TreeFile& file) -> Result<uint64_t> {
+            if (stage::share_of(cache_, file).held_files == 0) {
+                return Status(Code::unavailable, ENOENT, "not all of it is cached: stage it with --pin");
+            }
+            return cache_.set_lifetime(file.id, *lifetime);
+        });
+    }
+    return Status::invalid("unknown order \"" + *order + "\"");
+}
+
+Result<Json> Orders::status() const {
+    Json disks = Json::array();
+    for (const auto& disk : cache_.disks().all()) {
+        store::Segments::Usage usage = disk->store().usage();
+        disks.push_back({{"folder", disk->folder()},
+                         {"state", name(disk->state())},
+                         {"capacity", usage.capacity},
+                         {"allocated", usage.allocated - usage.free},
+                         {"bytes", usage.live},
+                         {"records", usage.records},
+                         {"dirty_records", usage.dirty_records}});
+    }
+    return Json{{"disks", disks}};
+}
+
+Result<Json> Orders::stage(const Json& request, Reply& reply) {
+    Result<std::vector<std::string>> paths = paths_of(request);
+    Result<bool> follow = flag(request, "follow");
+    Result<index::Lifetime> lifetime = lifetime_of(request);
+    for (const Status& status : {paths.status(), follow.status(), lifetime.status()}) FABRIC_RETURN_IF_ERROR(status);
+    stage::Stager stager(cache_, filesystems_, pool_);
+    Result<stage::StageResult> result =
+        stager.run({.paths = *paths, .follow = *follow, .lifetime = *lifetime, .workers = stage_workers_},
+                   [&](const stage::Progress& progress) { return reply.event(to_json(progress)); });
+    if (!result.ok()) return result.status();
+    for (const stage::Failure& one : result->failures) {
+        if (!reply.event(failure(one.path, one.cause))) break;
+    }
+    Json answer = to_json(result->progress);
+    answer.erase("event");
+    answer["ok"] = result->complete;
+    answer["cancelled"] = result->cancelled;
+    return answer;
+}
+
+Result<Json> Orders::for_each(const Json& request, Reply& reply, const Work& work) {
+    Result<std::vector<std::string>> paths = paths_of(request);
+    Result<bool> follow = flag(request, "follow");
+    for (const Status& status : {paths.status(), follow.status()}) FABRIC_RETURN_IF_ERROR(status);
+    Failures failures(reply);
+    uint64_t files = 0, chunks = 0;
+    std::vector<fs::FilesystemPtr> in_use;
+    stage::Walk with{.filesystems = filesystems_,
+                     .met = [&](const fs::FilesystemPtr& filesystem) { in_use = {filesystem}; },
+                     .follow = *follow,
+                     .file =
+                         [&](stage::TreeFile&& file) {
+                             ++files;
+                             Result<uint64_t> done = work(file);
+                             if (done.ok()) chunks += *done;
+                             return (done.ok() || failures.add(file.path, done.status().message())) && !reply.gone();
+                         },
+                     .problem = [&](const std::string& path, const Status& why) { failures.add(path, why.message()); }};
+    for (const std::string& path : *paths) {
+        if (!stage::walk(path, with)) break;
+    }
+    return Json{{"ok", failures.count() == 0 && !reply.gone()},
+                {"files", files},
+                {"chunks", chunks},
+                {"failed_files", failures.count()}};
+}
+
+// A line for each entry of a folder that is given, then one for the whole path.
+Result<Json> Orders::list(const Json& request, Reply& reply) {
+    Result<std::vector<std::string>> paths = paths_of(request);
+    Result<bool> follow = flag(request, "follow");
+    for (const Status& status : {paths.status(), follow.status()}) FABRIC_RETURN_IF_ERROR(status);
+    Failures failures(reply);
+    stage::Share total;
+    for (const std::string& path : *paths) {
+        std::map<std::string, stage::Share> entries;
+        stage::Share whole;
+        std::string prefix = path.ends_with('/') ? path : path + "/";
+        stage::Walk with{.filesystems = filesystems_,
+                         .met = [](const fs::FilesystemPtr&) {},
+                         .follow = *follow,
+                         .file =
+                             [&](stage::TreeFile&& file) {
+                                 stage::Share share = stage::share_of(cache_, file);
+                                 whole += share;
+                                 if (file.path.starts_with(prefix)) {
+                                     size_t end = file.path.find('/', prefix.size());
+                                     entries[file.path.substr(0, end == std::string::npos ? end : end + 1)] += share;
+                                 }
+                                 return !reply.gone();
+                             },
+                         .problem = [&](const std::string& at, const Status& why) { failures.add(at, why.message()); }};
+        if (!stage::walk(path, with)) break;
+        for (const auto& [entry, share] : entries) reply.event(to_json(entry, share));
+        reply.event(to_json(path, whole));
+        total += whole;
+    }
+    Json answer = to_json("", total);
+    answer.erase("event");
+    answer.erase("path");
+    answer["ok"] = failures.count() == 0;
+    answer["failed_files"] = failures.count();
+    return answer;
+}
+
+Result<Json> Orders::verify(const Json& request, Reply& reply) {
+    uint64_t not_held = 0;
+    fs::FilesystemPtr filesystem;
+    Result<Json> answer = for_each(request, reply, [&](const stage::TreeFile& file) -> Result<uint64_t> {
+        filesystem = filesystems_.find(file.id.filesystem());
+        if (filesystem == nullptr) return Status::from_errno(ESTALE, "its file system is not in use");
+        stage::Verified verified = stage::verify(cache_, file, *filesystem);
+        switch (verified.verdict) {
+            case stage::Verdict::same:
+                return uint64_t{1};
+            case stage::Verdict::not_held:
+            case stage::Verdict::partly:
+                ++not_held;
+                return uint64_t{0};
+            case stage::Verdict::different:
+                return Status(Code::corrupt, EIO, "the cache is not what the backing store has: " + verified.cause);
+            case stage::Verdict::unreadable:
+                break;
+        }
+        return Status(Code::io, EIO, verified.cause);
+    });
+    if (!answer.ok()) return answer;
+    answer->erase("chunks");
+    (*answer)["not_held_files"] = not_held;
+    return answer;
+}
+
+}  // namespace fabric::node

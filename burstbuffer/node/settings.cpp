@@ -1,0 +1,182 @@
+#include "burstbuffer/node/settings.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <set>
+#include <sstream>
+
+namespace fabric::node {
+namespace {
+
+// What is wrong with a value; empty: nothing.
+using Problem = std::string;
+using Keys = std::map<std::string, std::function<Problem(const std::string&)>>;
+
+template <typename T>
+auto number(T& to, uint64_t least, uint64_t most) {
+    return [&to, least, most](const std::string& value) -> Problem {
+        uint64_t parsed = 0;
+        auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
+        if (error != std::errc() || end != value.data() + value.size() || parsed < least || parsed > most) {
+            return "expected a number from " + std::to_string(least) + " to " + std::to_string(most);
+        }
+        to = static_cast<T>(parsed);
+        return {};
+    };
+}
+
+template <typename T>
+auto bytes(T& to, uint64_t least) {
+    return [&to, least](const std::string& value) -> Problem {
+        static const std::map<std::string, unsigned> units = {{"", 0},     {"B", 0},    {"KiB", 10},
+                                                              {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
+        uint64_t parsed = 0;
+        auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
+        auto unit = units.find(std::string(end, value.data() + value.size()));
+        if (error != std::errc() || unit == units.end() || parsed > (UINT64_MAX >> unit->second) ||
+            (parsed << unit->second) < least) {
+            return "expected a size of at least " + std::to_string(least) + " bytes, such as 64MiB";
+        }
+        to = parsed << unit->second;
+        return {};
+    };
+}
+
+auto path(std::string& to) {
+    return [&to](const std::string& value) -> Problem {
+        if (!value.starts_with('/')) return "expected an absolute path";
+        to = value;
+        return {};
+    };
+}
+
+auto weight(double& to) {
+    return [&to](const std::string& value) -> Problem {
+        char* end = nullptr;
+        double parsed = std::strtod(value.c_str(), &end);
+        if (value.empty() || *end != '\0' || !std::isfinite(parsed) || parsed <= 0) return "expected a number above 0";
+        to = parsed;
+        return {};
+    };
+}
+
+auto share(double& to) {
+    return [&to](const std::string& value) -> Problem {
+        Problem problem = number(to, 1, 100)(value);
+        if (problem.empty()) to /= 100;
+        return problem;
+    };
+}
+
+class Parser {
+  public:
+    explicit Parser(std::string name) : name_(std::move(name)) {}
+
+    Result<Settings> parse(const std::string& text) {
+        YAML::Node document = YAML::Load(text);
+        if (!document.IsMap()) return Status::config(name_ + ":1: expected sections cache, control, disks, staging");
+        for (const auto& entry : document) FABRIC_RETURN_IF_ERROR(section(entry.first, entry.second));
+        if (settings_.disks.empty()) {
+            return Status::config(name_ + ": disks is missing: a list of folders, one on each local disk");
+        }
+        if (settings_.cache.eviction.low > settings_.cache.eviction.high) {
+            return Status::config(name_ + ": cache.low_watermark is above cache.high_watermark");
+        }
+        return settings_;
+    }
+
+  private:
+    Status bad(const YAML::Node& node, const std::string& what) const {
+        return Status::config(name_ + ":" + std::to_string(node.Mark().line + 1) + ": " + what);
+    }
+
+    Status section(const YAML::Node& key, const YAML::Node& value) {
+        std::string section = key.as<std::string>();
+        cache::Cache::Options& cache = settings_.cache;
+        if (section == "disks") return disks(value);
+        if (section == "control") return keys(value, section, {{"socket", path(settings_.socket)}});
+        if (section == "staging") return keys(value, section, {{"workers", number(settings_.stage_workers, 1, 256)}});
+        if (section == "cache") {
+            return keys(value, section,
+                        {{"memory", bytes(cache.memory, 0)},
+                         {"buffer_memory", bytes(settings_.buffer_memory, 64 << 20)},
+                         {"in_flight", bytes(cache.flights.bytes, 4 << 20)},
+                         {"remembered", number(cache.remembered, 1024, uint64_t{1} << 32)},
+                         {"read_ahead", number(cache.read_ahead, 0, 64)},
+                         {"high_watermark", share(cache.eviction.high)},
+                         {"low_watermark", share(cache.eviction.low)},
+                         {"writers", number(cache.flights.writers, 1, 64)},
+                         {"backing_threads", number(settings_.backing_threads, 1, 1024)},
+                         {"lanes", number(settings_.lanes, 0, 64)}});
+        }
+        return bad(key, section + ": unknown section; there are cache, control, disks, staging");
+    }
+
+    Status disks(const YAML::Node& list) {
+        if (!list.IsSequence()) return bad(list, "disks: expected a list; each begins with \"- folder:\"");
+        std::set<std::string> folders;
+        for (const YAML::Node& one : list) {
+            disks::DiskOptions disk;
+            disk.spare_segments = 1;
+            FABRIC_RETURN_IF_ERROR(keys(one, "disks",
+                                        {{"folder", path(disk.folder)},
+                                         {"weight", weight(disk.weight)},
+                                         {"capacity", bytes(disk.capacity, 64 << 20)},
+                                         {"reserve", bytes(disk.reserve, 0)},
+                                         {"segment", bytes(disk.segment_size, 1 << 20)}}));
+            if (disk.folder.empty()) return bad(one, "disks: a disk without a folder");
+            if (!folders.insert(disk.folder).second) return bad(one, "disks: " + disk.folder + " is there twice");
+            settings_.disks.push_back(disk);
+        }
+        return {};
+    }
+
+    Status keys(const YAML::Node& section, const std::string& name, const Keys& known) const {
+        if (!section.IsMap()) return bad(section, name + ": expected keys and values");
+        for (const auto& entry : section) {
+            std::string key = entry.first.as<std::string>();
+            auto found = known.find(key);
+            if (found == known.end()) {
+                std::string list;
+                for (const auto& [one, take] : known) list += (list.empty() ? "" : ", ") + one;
+                return bad(entry.first, name + "." + key + ": unknown key; " + name + " has " + list);
+            }
+            if (!entry.second.IsScalar()) return bad(entry.second, name + "." + key + ": expected one value");
+            Problem problem = found->second(entry.second.Scalar());
+            if (!problem.empty()) {
+                return bad(entry.second, name + "." + key + ": '" + entry.second.Scalar() + "': " + problem);
+            }
+        }
+        return {};
+    }
+
+    const std::string name_;
+    Settings settings_;
+};
+
+}  // namespace
+
+Result<Settings> parse_settings(const std::string& text, const std::string& name) {
+    // yaml-cpp reports by exceptions; none leaves this function.
+    try {
+        return Parser(name).parse(text);
+    } catch (const YAML::Exception& error) {
+        return Status::config(name + ":" + std::to_string(error.mark.line + 1) + ": " + error.msg);
+    }
+}
+
+Result<Settings> load_settings(const std::string& path) {
+    std::ifstream file(path);
+    if (!file) return Status::from_errno(errno, "configuration file " + path);
+    std::ostringstream content;
+    content << file.rdbuf();
+    return parse_settings(content.str(), path);
+}
+
+}  // namespace fabric::node

@@ -1,0 +1,67 @@
+#include <gtest/gtest.h>
+
+#include "burstbuffer/node/settings.h"
+
+namespace fabric::node {
+namespace {
+
+TEST(BurstBufferSettings, TheExampleHasTheDefaults) {
+    Result<Settings> settings = load_settings(EXAMPLE);
+    ASSERT_TRUE(settings.ok()) << settings.status().message();
+    const Settings defaults;
+    EXPECT_EQ(settings->cache.memory, defaults.cache.memory);
+    EXPECT_EQ(settings->cache.remembered, defaults.cache.remembered);
+    EXPECT_EQ(settings->cache.read_ahead, defaults.cache.read_ahead);
+    EXPECT_EQ(settings->cache.flights.bytes, defaults.cache.flights.bytes);
+    EXPECT_EQ(settings->cache.flights.writers, defaults.cache.flights.writers);
+    EXPECT_DOUBLE_EQ(settings->cache.eviction.high, defaults.cache.eviction.high);
+    EXPECT_DOUBLE_EQ(settings->cache.eviction.low, defaults.cache.eviction.low);
+    EXPECT_EQ(settings->backing_threads, defaults.backing_threads);
+    EXPECT_EQ(settings->buffer_memory, defaults.buffer_memory);
+    EXPECT_EQ(settings->stage_workers, defaults.stage_workers);
+    EXPECT_EQ(settings->socket, defaults.socket);
+    ASSERT_EQ(settings->disks.size(), 1U);
+    const disks::DiskOptions disk;
+    EXPECT_EQ(settings->disks[0].reserve, disk.reserve);
+    EXPECT_EQ(settings->disks[0].segment_size, disk.segment_size);
+    EXPECT_EQ(settings->disks[0].capacity, 0U);
+    EXPECT_EQ(settings->disks[0].spare_segments, 1U);
+}
+
+TEST(BurstBufferSettings, AllThatIsWrongIsToldWithItsLineAndKey) {
+    struct Wrong {
+        const char* text;
+        const char* said;
+    };
+    const Wrong wrong[] = {
+        {"", "F:1: expected sections"},
+        {"cache:\n  memory: 1MiB\n", "disks is missing"},
+        {"disks:\n  - weight: 1\n", "F:2: disks: a disk without a folder"},
+        {"disks:\n  - folder: relative\n", "F:2: disks.folder: 'relative': expected an absolute path"},
+        {"disks:\n  - folder: /a\n  - folder: /a\n", "F:3: disks: /a is there twice"},
+        {"disks:\n  - folder: /a\n    weight: -1\n", "F:3: disks.weight: '-1'"},
+        {"disks:\n  - folder: /a\n    weight: nan\n", "F:3: disks.weight"},
+        {"disks:\n  - folder: /a\n    capacity: 5 apples\n", "F:3: disks.capacity"},
+        {"disks:\n  - folder: /a\n    capacity: 99999999999TiB\n", "F:3: disks.capacity"},
+        {"disks:\n  - folder: /a\n    colour: red\n", "F:3: disks.colour: unknown key; disks has capacity, folder"},
+        {"disks: /a\n", "F:1: disks: expected a list"},
+        {"disks:\n  - folder: [1]\n", "F:2: disks.folder: expected one value"},
+        {"disks:\n  - folder: /a\ncache:\n  read_ahead: 65\n", "F:4: cache.read_ahead: '65'"},
+        {"disks:\n  - folder: /a\ncache:\n  low_watermark: 96\n", "low_watermark is above"},
+        {"disks:\n  - folder: /a\ncache:\n  high_watermark: 101\n", "F:4: cache.high_watermark"},
+        {"disks:\n  - folder: /a\ncontrol: yes\n", "F:3: control: expected keys and values"},
+        {"discs:\n", "F:1: discs: unknown section"},
+        {"disks: [\n", "F:"},
+    };
+    for (const Wrong& one : wrong) {
+        Result<Settings> settings = parse_settings(one.text, "F");
+        ASSERT_FALSE(settings.ok()) << one.text;
+        EXPECT_EQ(settings.status().code(), Code::config);
+        EXPECT_NE(settings.status().message().find(one.said), std::string::npos)
+            << one.text << "said: " << settings.status().message();
+    }
+    EXPECT_EQ(load_settings("/no/such/file").status().errno_value(), ENOENT);
+}
+
+}  // namespace
+}  // namespace fabric::node
