@@ -61,7 +61,7 @@ class Fsck(unittest.TestCase):
 
     def test_a_newer_store(self):
         form = self.folder / "FORMAT"
-        form.write_text(form.read_text().replace("fabric store 1", "fabric store 9"))
+        form.write_text(re.sub(r"^fabric store \d+", "fabric store 9", form.read_text()))
         status, said = self.fsck()
         self.assertEqual(status, 8, said)
         self.assertIn("format 9", said)
