@@ -1,6 +1,7 @@
 """fabricctl fsck as a user runs it: exit status, what it prints, and what is left of the store."""
 import fcntl
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
