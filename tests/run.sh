@@ -107,7 +107,7 @@ test_stage() {
 
 for label in "${labels[@]}"; do
     parallel=$jobs
-    case $label in vm|open|soak) parallel=1 ;; esac      # a virtual machine takes all processors
+    case $label in open|soak) parallel=1 ;; esac
     test_stage "$label" "$build" "$label" "$parallel" "$@"
 done
 
