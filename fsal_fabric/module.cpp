@@ -57,6 +57,9 @@ Status start(Module& self) {
     // identity threads, which take it from a user themselves, keep it for root (write_as_caller).
     FABRIC_RETURN_IF_ERROR(identity::drop_capability(CAP_FSETID));
     FABRIC_RETURN_IF_ERROR(start_data(self.options.data));
+    if (*self.options.burst_buffer) {
+        FABRIC_RETURN_IF_ERROR(start_burst_buffer(self.options.burst_buffer, self.filesystems));
+    }
     if (*self.options.metrics_address) {
         Result<std::unique_ptr<metrics::HttpServer>> server = metrics::HttpServer::start(self.options.metrics_address);
         if (!server.ok()) return Status::config("Metrics_Address: " + server.status().message());

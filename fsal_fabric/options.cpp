@@ -124,9 +124,15 @@ bool read_options(config_file_t file, Options& options, config_error_type& error
     };
     // clang-format on
     static config_block description = block("FABRIC", items, check);
+    static config_item buffer_items[] = {
+        text("Config", offsetof(Options, burst_buffer), 4095, ""),
+        config_item{},
+    };
+    static config_block buffer = block("BurstBuffer", buffer_items);
     ErrorsSince since(errors);
     int result = load_config_from_parse(file, &description, &options, true, &errors);
-    return result >= 0 && !since.any();
+    int buffer_result = load_config_from_parse(file, &buffer, &options, true, &errors);
+    return result >= 0 && buffer_result >= 0 && !since.any();
 }
 
 bool read_export_options(void* node, ExportOptions& options, config_error_type& errors) {

@@ -1,5 +1,5 @@
-// The FABRIC block of the configuration file and the FSAL block of an export. Each option is described in
-// conf/fabric.conf.
+// The FABRIC and BurstBuffer blocks of the configuration file and the FSAL block of an export. Each option is described
+// in conf/fabric.conf.
 #pragma once
 
 #include "fsal_fabric/data/data_ops.h"
@@ -10,6 +10,7 @@ namespace fabric::fsal {
 // Filled by Ganesha's parser, member by member.
 struct Options {
     char* metrics_address = nullptr;  // HOST:PORT; empty: none
+    char* burst_buffer = nullptr;     // the burst buffer's own configuration file; empty: there is none
     uint32_t identity_threads = 16;
     DataConfig data;
 };
@@ -18,7 +19,7 @@ struct ExportOptions {
     bool cross_mounts = true;
 };
 
-// Reads the FABRIC block. False when it has an unknown option or a bad value; `errors` then has the message with file
+// Reads both blocks. False when one has an unknown option or a bad value; `errors` then has the message with file
 // and line.
 bool read_options(config_file_t file, Options& options, config_error_type& errors);
 // The same for the FSAL block of an export, at `node`.

@@ -16,6 +16,8 @@ namespace {
 // A read of a large file that wants less than this, which does not go on from another, fetches no chunk unless the
 // chunk was asked for before: a random reader would fetch a hundred times what it wants.
 constexpr size_t whole_from = ChunkKey::chunk_size / 4;
+// Who begins a file with a read of this size reads on, most likely.
+constexpr size_t begins_from = size_t{64} << 10;
 
 uint64_t file_hash(const fs::FileId& file) {
     return placement::stable_hash({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
@@ -123,7 +125,8 @@ bool Cache::fetch(Read& read) {
     if (joined == Flights::Joined::waits) return true;
     const ChunkKey& key = *read.part_.key;
     bool small_file = read.version.size <= ChunkKey::chunk_size;
-    bool worth = small_file || read.sequential_ || read.seen_ || read.wanted_ >= whole_from;
+    bool begins = read.offset == 0 && read.wanted_ >= begins_from;
+    bool worth = small_file || begins || read.sequential_ || read.seen_ || read.wanted_ >= whole_from;
     if (worth && settled(read.version) && evictor(key).admits(read.seen_)) {
         joined = flights_.depart(key, read.seen_ ? store::Stream::kept : store::Stream::fresh, &read);
     }

@@ -48,6 +48,15 @@ auto bytes(T& to, uint64_t least) {
     };
 }
 
+auto milliseconds(std::chrono::milliseconds& to, uint64_t most) {
+    return [&to, most](const std::string& value) -> Problem {
+        uint64_t parsed = 0;
+        Problem problem = number(parsed, 0, most)(value);
+        if (problem.empty()) to = std::chrono::milliseconds(parsed);
+        return problem;
+    };
+}
+
 auto path(std::string& to) {
     return [&to](const std::string& value) -> Problem {
         if (!value.starts_with('/')) return "expected an absolute path";
@@ -111,6 +120,7 @@ class Parser {
                          {"read_ahead", number(cache.read_ahead, 0, 64)},
                          {"high_watermark", share(cache.eviction.high)},
                          {"low_watermark", share(cache.eviction.low)},
+                         {"settle_ms", milliseconds(cache.settle, 60'000)},
                          {"writers", number(cache.flights.writers, 1, 64)},
                          {"backing_threads", number(settings_.backing_threads, 1, 1024)},
                          {"lanes", number(settings_.lanes, 0, 64)}});

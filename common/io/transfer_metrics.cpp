@@ -19,15 +19,15 @@ struct Series {
 };
 
 // Made before main, so that a scrape shows zeros before the first transfer.
-Series series[2][3] = {{{"read", "direct"}, {"read", "page_cache"}, {"read", "bounce"}},
-                       {{"write", "direct"}, {"write", "page_cache"}, {"write", "bounce"}}};
+Series series[2][4] = {{{"read", "direct"}, {"read", "page_cache"}, {"read", "bounce"}, {"read", "burst_buffer"}},
+                       {{"write", "direct"}, {"write", "page_cache"}, {"write", "bounce"}, {"write", "burst_buffer"}}};
 
 }  // namespace
 
 void count_transfer(Direction direction, Path path, size_t bytes) {
     Series& one = series[static_cast<size_t>(direction)][static_cast<size_t>(path)];
     one.bytes.add(static_cast<int64_t>(bytes));
-    if (path != Path::direct) one.copied.add(static_cast<int64_t>(bytes));
+    if (path == Path::page_cache || path == Path::bounce) one.copied.add(static_cast<int64_t>(bytes));
 }
 
 }  // namespace fabric::io

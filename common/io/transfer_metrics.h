@@ -9,10 +9,11 @@ namespace fabric::io {
 enum class Direction : uint8_t { read, write };
 
 // direct: the device moves the bytes to or from the caller's memory (O_DIRECT). page_cache: the kernel copies between
-// the page cache and that memory. bounce: direct to a buffer of ours, then copied.
-enum class Path : uint8_t { direct, page_cache, bounce };
+// the page cache and that memory. bounce: direct to a buffer of ours, then copied. burst_buffer: from there; it counts
+// its own copies.
+enum class Path : uint8_t { direct, page_cache, bounce, burst_buffer };
 
-// Adds to fabric_bytes_total{direction,path} and, for the paths that copy, to fabric_copied_bytes_total. Any thread.
+// Adds to fabric_bytes_total{direction,path} and, for page_cache and bounce, to fabric_copied_bytes_total. Any thread.
 void count_transfer(Direction direction, Path path, size_t bytes);
 
 }  // namespace fabric::io

@@ -23,6 +23,7 @@ class Completion {
     // On any other thread. The callback runs Ganesha's code, the cache's above all, which looks at op_ctx.
     void elsewhere(fsal_status_t status) const;
 
+    fsal_obj_handle* object() const { return handle_; }
     fsal_io_arg& arguments() const { return *arguments_; }
 
   private:

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "common/fs/filesystem.h"
 #include "common/result.h"
 #include "fsal_fabric/ganesha.h"
 
@@ -34,6 +36,9 @@ struct DataConfig {
 
 // Starts the lanes and the buffer pool; called by the module's start on the main thread, before any request.
 Status start_data(const DataConfig& config);
+// After start_data(), when the configuration has a BurstBuffer block: this process becomes the owner of the node's
+// disks.
+Status start_burst_buffer(const std::string& settings_path, fs::FilesystemTable& filesystems);
 // Called when the module is unloaded: waits for what is in flight.
 void stop_data();
 

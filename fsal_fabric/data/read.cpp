@@ -5,11 +5,16 @@
 // - Memory that Ganesha hands over (RDMA: registered, page aligned): if the page cache holds most of the range, as
 //   above; else O_DIRECT by a lane, straight into it. An unaligned range is read as the aligned range around it when
 //   that fits, and the reply begins inside the buffer. Small reads go through the cache.
+// - With a burst buffer: what the page cache does not hold is asked of it first. What it does not have, and does not
+//   want, is read as above.
+#include "burstbuffer/cache/read.h"
+
 #include <fcntl.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 
+#include "burstbuffer/cache/file_backing.h"
 #include "common/fault.h"
 #include "common/fs/stat.h"
 #include "common/io/transfer_metrics.h"
@@ -35,8 +40,9 @@ struct Read {
     Completion completion;
     FileIo io;
     uint64_t offset = 0;
-    size_t length = 0;  // what there is to read: up to the end of the file as it was at the start
-    uint64_t size = 0;  // of the file, at the start
+    size_t length = 0;           // what there is to read: up to the end of the file as it was at the start
+    uint64_t size = 0;           // of the file, at the start
+    index::FileVersion version;  // then, too; for the burst buffer
     size_t done = 0;
     io::Budget* budget = nullptr;
 };
@@ -220,26 +226,26 @@ void wait_for_buffer(Read& read, const void* connection) {
 
 const void* connection_of_call() { return op_ctx->nfs_reqdata != nullptr ? op_ctx->nfs_reqdata->svc.rq_xprt : nullptr; }
 
-// The file's size at the start. 0 or a positive errno.
+int64_t nanoseconds(const statx_timestamp& time) { return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec; }
+
+// The file's size and version at the start. 0 or a positive errno.
 int find_size(Read& read) {
     if (const RequestMemo* known = RequestMemo::find(read.io.object())) {
         read.size = known->status.stx_size;
+        read.version = {read.size, nanoseconds(known->status.stx_mtime), nanoseconds(known->status.stx_ctime)};
         return 0;
     }
-    Result<uint64_t> size = size_of(read.io.fd());
-    if (!size.ok()) return size.status().errno_value();
-    read.size = *size;
+    Result<struct stat> file = fs::stat_of(read.io.fd());
+    if (!file.ok()) return file.status().errno_value();
+    read.size = static_cast<uint64_t>(file->st_size);
+    read.version = cache::version_of(*file);
     return 0;
 }
 
-void start(Read& read) {
+// From the backing file system.
+void read_plain(Read& read) {
     fsal_io_arg& arguments = read.completion.arguments();
-    if (arguments.iov[0].iov_base == nullptr) {
-        const void* connection = connection_of_call();
-        io::BufferPool::Buffer* buffer = data_runtime().reply_memory->try_take(read.length, connection);
-        if (buffer == nullptr) return wait_for_buffer(read, connection);
-        attach_buffer(arguments, buffer);
-    } else if (arguments.iov_release != release_buffer) {
+    if (arguments.iov_release != release_buffer) {
         size_t capacity = arguments.last_iov_buf_size != nullptr ? *arguments.last_iov_buf_size : 0;
         if (start_direct(read, capacity != 0 ? capacity : arguments.iov[0].iov_len)) return;
     }
@@ -250,6 +256,69 @@ void start(Read& read) {
     if (error == 0 && read.done < read.length) return read_rest(*new ReadCall(std::move(read)));
     const Completion completion = read.completion;
     completion.here(settle(read, error, read.size));
+}
+
+// A READ that the burst buffer answers, or hands back.
+struct BufferedRead : cache::Read {
+    explicit BufferedRead(fsal::Read&& from) : read(std::move(from)) {}
+    fsal::Read read;
+};
+
+fsal_status_t settle_buffered(BufferedRead& call) {
+    call.read.done = call.bytes;
+    io::count_transfer(Direction::read, Path::burst_buffer, call.bytes);
+    int error = call.outcome == cache::Read::Outcome::failed ? call.status.errno_value() : 0;
+    return settle(call.read, error, call.read.size);
+}
+
+// The one that this thread is just starting: it may finish before the call returns, within Ganesha's own call.
+thread_local BufferedRead* starting = nullptr;
+
+void buffered_done(cache::Read& finished) {
+    auto& call = static_cast<BufferedRead&>(finished);
+    if (starting == &call) {
+        starting = nullptr;
+        return;
+    }
+    std::unique_ptr<BufferedRead> owner(&call);
+    if (call.outcome == cache::Read::Outcome::passed) return read_rest(*new ReadCall(std::move(call.read)));
+    const Completion completion = call.read.completion;
+    completion.elsewhere(settle_buffered(call));
+}
+
+// By the burst buffer, or, where that does not have it, as without one.
+void read_buffered(Read& read) {
+    fsal_io_arg& arguments = read.completion.arguments();
+    auto call = std::make_unique<BufferedRead>(std::move(read));
+    BufferedRead& started = *call.release();
+    started.file = from(started.read.completion.object()).id;
+    started.version = started.read.version;
+    started.offset = started.read.offset;
+    started.size = started.read.length;
+    started.to = static_cast<char*>(arguments.iov[0].iov_base);
+    started.finished = buffered_done;
+    BufferedRead* outer = std::exchange(starting, &started);
+    data_runtime().burst_buffer->cache().start(started);
+    bool here = starting == nullptr;
+    starting = outer;
+    if (!here) return;
+    call.reset(&started);
+    if (call->outcome == cache::Read::Outcome::passed) return read_plain(call->read);
+    const Completion completion = call->read.completion;
+    completion.here(settle_buffered(*call));
+}
+
+void start(Read& read) {
+    fsal_io_arg& arguments = read.completion.arguments();
+    if (arguments.iov[0].iov_base == nullptr) {
+        const void* connection = connection_of_call();
+        io::BufferPool::Buffer* buffer = data_runtime().reply_memory->try_take(read.length, connection);
+        if (buffer == nullptr) return wait_for_buffer(read, connection);
+        attach_buffer(arguments, buffer);
+    }
+    bool buffered = data_runtime().burst_buffer != nullptr && arguments.iov_count == 1 &&
+                    !mostly_cached(read.io.fd(), read.offset, read.length);
+    buffered ? read_buffered(read) : read_plain(read);
 }
 
 }  // namespace

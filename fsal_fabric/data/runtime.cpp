@@ -47,7 +47,17 @@ Status start_data(const DataConfig& config) {
     return {};
 }
 
+Status start_burst_buffer(const std::string& settings_path, fs::FilesystemTable& filesystems) {
+    Result<node::Settings> settings = node::load_settings(settings_path);
+    if (!settings.ok()) return settings.status();
+    Result<std::unique_ptr<node::Node>> started = node::Node::start(*settings, filesystems);
+    if (!started.ok()) return started.status();
+    data_runtime().burst_buffer = std::move(started).value();
+    return {};
+}
+
 void stop_data() {
+    data_runtime().burst_buffer.reset();
     data_runtime().uncommitted.stop();
     stop_descriptor_relief();
     data_runtime().engine.reset();

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string_view>
 
+#include "burstbuffer/node/node.h"
 #include "common/io/buffer_pool.h"
 #include "common/io/engine.h"
 #include "fsal_fabric/data/data_ops.h"
@@ -18,6 +19,7 @@ struct DataRuntime {
     std::unique_ptr<ReplyMemory> reply_memory;
     std::unique_ptr<io::Engine> engine;
     UncommittedFiles uncommitted;
+    std::unique_ptr<node::Node> burst_buffer;  // null: the server has none
 };
 
 // Valid between start_data and stop_data.

@@ -45,6 +45,16 @@ class Options(unittest.TestCase):
             self.refused("Metrics_Address", address, line_with="FABRIC {",
                          blocks={"FABRIC": {"Metrics_Address": f'"{address}"'}})
 
+    def test_a_burst_buffers_settings(self):
+        settings = pathlib.Path(self.backing, "bb.yaml")
+        settings.write_text("disks:\n  - folder: /no/such/folder\n    colour: red\n")
+        for path, said in (("/no/such/file", "/no/such/file: No such file"), (settings, f"{settings}:3: disks.colour: unknown key")):
+            server = self.server(strict=True, blocks={"BurstBuffer": {"Config": f'"{path}"'}})
+            server.launch()
+            self.assertNotEqual(server.wait_exit(60), 0)
+            self.assertIn(said, server.log())
+        self.refused("Konfig", line_with="Konfig", blocks={"BurstBuffer": {"Konfig": '"/x"'}})
+
     def test_an_unknown_option(self):
         self.refused("Identity_Thread)", line_with="Identity_Thread ", blocks={"FABRIC": {"Identity_Thread": 5}})
         self.refused("Crossmounts", line_with="Crossmounts",

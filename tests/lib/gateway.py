@@ -148,12 +148,14 @@ class Gateway:
     extra           text put at the end of the configuration as it stands
     faults          a fault specification (common/fault.h), later changed by `set_faults`
     limits          e.g. {resource.RLIMIT_NOFILE: (256, 256)}
+    burst_buffer    with one on a folder of its own (None: if FABRIC_TEST_BURST_BUFFER is 1); FABRIC only
     wrapper         a command in front of the server, e.g. ["perf", "record", "-g", "--"]
     """
 
     def __init__(self, exports, fsal=None, versions=("3", "4.0", "4.1", "4.2"), rdma=False, core=None, nfsv4=None,
                  blocks=None, extra="", environment=None, faults=None, limits=None, wrapper=(), prefix=None,
-                 plugins=None, log_level="EVENT", strict=True, metrics=True, rdma_port=20049):
+                 plugins=None, log_level="EVENT", strict=True, metrics=True, rdma_port=20049,
+                 burst_buffer=None):
         self.fsal = (fsal or default_fsal()).upper()
         self.exports = list(exports)
         self.versions, self.rdma, self.rdma_port = tuple(versions), rdma, rdma_port
@@ -163,6 +165,7 @@ class Gateway:
         self.strict, self.log_level = strict, log_level
         self.prefix = pathlib.Path(prefix) if prefix else ganesha_prefix()
         self.plugins = pathlib.Path(plugins) if plugins else plugin_dir()
+        self.burst_buffer = os.environ.get("FABRIC_TEST_BURST_BUFFER") == "1" if burst_buffer is None else burst_buffer
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="fabric-gw-", dir=os.environ.get("FABRIC_TEST_DIR") or "/tmp"))
         self.log_path, self.pid_path = self.work / "ganesha.log", self.work / "ganesha.pid"
         self.config_path, self.fault_path = self.work / "ganesha.conf", self.work / "faults"
@@ -231,11 +234,25 @@ class Gateway:
                   "LOG": {"Default_Log_Level": self.log_level, "Components": {"INIT": "EVENT"}}}
         if self._uses_fabric() and self.metrics_enabled:
             blocks["FABRIC"] = {"Metrics_Address": f'"127.0.0.1:{self.ports["metrics"]}"'}
+        if self._uses_fabric() and self.burst_buffer:
+            blocks["BurstBuffer"] = {"Config": f'"{self._burst_buffer_settings()}"'}
         for name, options in self.blocks.items():
             blocks[name] = {**blocks.get(name, {}), **options}
         text = "".join(f"{name} {{\n" + _render_options({k: v for k, v in options.items() if v is not None}) + "}\n"
                        for name, options in blocks.items())
         return text + "".join(e.render(number, self) for number, e in enumerate(self.exports, 1)) + self.extra
+
+    @property
+    def control_socket(self):
+        return self.work / "ctl.sock"
+
+    def _burst_buffer_settings(self):
+        """A small cache that takes what changed a moment ago, so that tests meet it and its eviction."""
+        disk, path = self.work / "disk", self.work / "burstbuffer.yaml"
+        disk.mkdir(exist_ok=True)
+        path.write_text(f"disks:\n  - folder: {disk}\n    capacity: 64MiB\n    reserve: 0\n    segment: 2MiB\n"
+                        f"cache:\n  settle_ms: 20\ncontrol:\n  socket: {self.control_socket}\n")
+        return path
 
     def _uses_fabric(self):
         return "FABRIC" in [self.fsal, *(e.fsal for e in self.exports)]

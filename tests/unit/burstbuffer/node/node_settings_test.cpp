@@ -14,6 +14,7 @@ TEST(BurstBufferSettings, TheExampleHasTheDefaults) {
     EXPECT_EQ(settings->cache.read_ahead, defaults.cache.read_ahead);
     EXPECT_EQ(settings->cache.flights.bytes, defaults.cache.flights.bytes);
     EXPECT_EQ(settings->cache.flights.writers, defaults.cache.flights.writers);
+    EXPECT_EQ(settings->cache.settle, defaults.cache.settle);
     EXPECT_DOUBLE_EQ(settings->cache.eviction.high, defaults.cache.eviction.high);
     EXPECT_DOUBLE_EQ(settings->cache.eviction.low, defaults.cache.eviction.low);
     EXPECT_EQ(settings->backing_threads, defaults.backing_threads);
