@@ -58,7 +58,7 @@ struct Send : Queued {
     wire::Header header;           // request, credits and data_length are the owner's to fill
     std::vector<std::byte> bytes;  // the encoded message; its capacity is kept from use to use
     // Data that goes with the message (header.data_length bytes of it), at most max_iov parts; it must stay until
-    // sent().
+    // sent(). By access: each part within one block of a buffer pool.
     const iovec* iov = nullptr;
     int iov_count = 0;
     // By access alone. Where the data goes in the peer's memory: at least data_length bytes, to stay until sent().
@@ -78,7 +78,7 @@ struct Send : Queued {
 struct Fetch : Queued {
     Fetch() : Queued(Kind::fetch) {}
 
-    // Where it goes: room for as many bytes as the message announced.
+    // Where it goes: room for as many bytes as the message announced. By access: each part within one block of a pool.
     const iovec* iov = nullptr;
     int iov_count = 0;
     // By access alone. Where it lies in the peer's memory; stays until fetched(). The queue is that of the message.

@@ -12,15 +12,18 @@ namespace {
 
 constexpr size_t memory_size = 32 << 20;
 
+// In parts of these lengths, then the rest; no part crosses a block of a pool, which is registered by itself.
 std::vector<iovec> split(char* data, size_t length, const std::vector<size_t>& parts) {
     std::vector<iovec> iov;
     size_t at = 0;
-    for (size_t part : parts) {
-        size_t now = std::min(part, length - at);
-        iov.push_back({data + at, now});
-        at += now;
-    }
-    if (at < length) iov.push_back({data + at, length - at});
+    auto add = [&](size_t part) {
+        size_t left_in_block =
+            io::BufferPool::block_size - reinterpret_cast<uintptr_t>(data + at) % io::BufferPool::block_size;
+        iov.push_back({data + at, std::min({part, length - at, left_in_block})});
+        at += iov.back().iov_len;
+    };
+    for (size_t part : parts) add(part);
+    while (at < length) add(length - at);
     return iov;
 }
 

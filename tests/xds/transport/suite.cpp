@@ -87,7 +87,8 @@ TEST_P(TransportSuite, DataArrivesExactlyWhateverItsParts) {
             target_->serve_parts = parts(5000);
             client_->fetch_parts = parts(50000);
             uint64_t request = client_->next_request;
-            ASSERT_TRUE(client_->post(read_of(length)).ok());
+            Status read = client_->post(read_of(length));
+            ASSERT_TRUE(read.ok()) << read.message();
             Result<Arrived> answer = client_->next();
             ASSERT_TRUE(answer.ok()) << answer.status().message();
             EXPECT_TRUE(answer->data == Endpoint::random_data(length, request)) << length;
@@ -110,10 +111,12 @@ TEST_P(TransportSuite, BothDirectionsAtOnce) {
     for (int i = 0; i < 40; ++i) {
         size_t length = 100'000 + i * 1111;
         reads[client_->next_request] = length;
-        ASSERT_TRUE(client_->post(read_of(length)).ok());
+        Status read = client_->post(read_of(length));
+        ASSERT_TRUE(read.ok()) << i << ": " << read.message();
         std::string data = Endpoint::random_data(length, i);
         writes[client_->next_request] = data;
-        ASSERT_TRUE(client_->post(write_of(length), data).ok());
+        Status write = client_->post(write_of(length), data);
+        ASSERT_TRUE(write.ok()) << i << ": " << write.message();
     }
     for (int i = 0; i < 40; ++i) {
         Result<Arrived> write = target_->next();

@@ -221,7 +221,8 @@ TEST_F(Verbs, NobodyListeningIsNamed) {
     Side side("lonely");
     Endpoint endpoint(*side.reactor);
     std::string address = test_address(some_port());
-    endpoint.begin(dial(side, address));
+    Endpoint::Make dialing = dial(side, address);  // keeps the dial
+    endpoint.begin(dialing);
     Status status = endpoint.connected();
     EXPECT_EQ(status.errno_value(), ECONNREFUSED) << status.message();
     EXPECT_NE(status.message().find(address), std::string::npos) << status.message();

@@ -246,7 +246,9 @@ void TcpConnection::finish_close() {
             send->sent(*send, connection.why_);
         }
         if (Fetch* fetch = std::exchange(connection.fetch_, nullptr)) fetch->fetched(*fetch, connection.why_);
-        connection.owner_.on_closed(connection, connection.why_);
+        // A copy: the owner may destroy the connection before it looks.
+        const Status why = connection.why_;
+        connection.owner_.on_closed(connection, why);
     };
     reactor().post(last_task_);
 }

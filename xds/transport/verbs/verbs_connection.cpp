@@ -59,7 +59,6 @@ Result<std::unique_ptr<VerbsConnection>> VerbsConnection::make(VerbsLane& lane, 
 VerbsConnection::~VerbsConnection() {
     if (keep_alive_.armed) reactor().disarm(keep_alive_);
     destroy_pairs();
-    for (auto& window : windows_) ibv_dealloc_mw(window->window);
     if (arrivals_ != nullptr) ibv_destroy_srq(arrivals_);
     if (completions_ != nullptr) ibv_destroy_cq(completions_);
 }
@@ -305,8 +304,16 @@ void VerbsConnection::close(const Status& why) {
     reactor().post(last_task_);
 }
 
-// When a queue pair is destroyed the card has let go of all memory that its work requests, and the peer's, name.
+// When a queue pair is destroyed the card has let go of all memory that its work requests, and the peer's, name. Windows
+// go first: a bound one holds on to its queue pair, and soft-RoCE waits a minute for it to let go (Linux 6.1, rxe_pool.c).
 void VerbsConnection::destroy_pairs() {
+    for (auto& pair : pairs_) {
+        ibv_qp_attr attributes{};
+        attributes.qp_state = IBV_QPS_ERR;  // what is queued binds no window any more
+        (void)ibv_modify_qp(pair->pair(), &attributes, IBV_QP_STATE);
+    }
+    for (auto& window : windows_) ibv_dealloc_mw(window->window);
+    windows_.clear();
     for (size_t i = 1; i < pairs_.size(); ++i) ibv_destroy_qp(pairs_[i]->pair());
     if (id_ != nullptr && id_->qp != nullptr) rdma_destroy_qp(id_.get());
 }
@@ -316,13 +323,13 @@ void VerbsConnection::finish_close() {
     destroy_pairs();
     std::vector<std::unique_ptr<VerbsQueuePair>> pairs = std::move(pairs_);
     pairs_.clear();
-    for (auto& window : windows_) ibv_dealloc_mw(window->window);
-    windows_.clear();
     for (Exposure* exposure : exposures_) exposure->window = nullptr;
     for (auto& pair : pairs)
         while (Queued* work = pair->take_any()) finish_work(*work, why_);
     while (!exposures_.empty()) release(*exposures_.back());
-    owner_.on_closed(*this, why_);
+    // A copy: the owner may destroy the connection before it looks.
+    const Status why = why_;
+    owner_.on_closed(*this, why);
 }
 
 }  // namespace fabric::xds::transport
