@@ -104,7 +104,7 @@ class Verbs : public testing::Test {
         pair_ = {};
     }
     // What the target does with RDMA to a segment comes to.
-    Status write_to(const wire::Segment& segment, unsigned queue, size_t length) {
+    Status write_to(const wire::Segment& segment, unsigned queue, size_t length, uint32_t invalidate = 0) {
         struct Writing : Send {
             std::promise<Status> done;
             iovec part{};
@@ -120,6 +120,7 @@ class Verbs : public testing::Test {
             writing->segments = {&writing->segment, 1};
             writing->header.data_length = static_cast<uint32_t>(length);
             writing->queue = queue;
+            writing->invalidate = invalidate;
             writing->sent = [](Send& send, const Status& status) {
                 static_cast<Writing&>(send).done.set_value(status);
             };
@@ -189,6 +190,24 @@ TEST_F(Verbs, AKeyIsRefusedAfterItsRequestEnded) {
         EXPECT_EQ(status.errno_value(), EACCES) << status.message();
         EXPECT_EQ(std::string(memory.data(), memory.size()), std::string(8192, '-'));
         EXPECT_FALSE(target_->closed().ok());
+    }
+}
+
+// The message that ends the request ends the key with it; the client sees that and does not end it again.
+TEST_F(Verbs, AKeyIsRefusedAfterTheTargetEndedIt) {
+    std::vector<char> memory(8192, '-');
+    for (int round = 0; round < 300; ++round) {
+        auto lent = lend(memory.data(), memory.size(), true, true);
+        ASSERT_TRUE(lent->by_window);
+        ASSERT_TRUE(write_to(lent->segment, lent->queue, 5000, lent->segment.rkey).ok());
+        ASSERT_TRUE(client_->next().ok());
+        ASSERT_EQ(std::string(memory.data(), 5001), std::string(5000, '#') + "-");
+        end(*lent);
+        std::fill(memory.begin(), memory.end(), '-');
+        if (round + 1 < 300) continue;
+        Status status = write_to(lent->segment, lent->queue, 5000);
+        EXPECT_EQ(status.errno_value(), EACCES) << status.message();
+        EXPECT_EQ(std::string(memory.data(), memory.size()), std::string(8192, '-'));
     }
 }
 

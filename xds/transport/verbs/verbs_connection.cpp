@@ -146,7 +146,7 @@ void VerbsConnection::completed(const ibv_wc& completion) {
 
 void VerbsConnection::arrived(const ibv_wc& completion) {
     auto slot = static_cast<unsigned>(completion.wr_id & ~is_receive);
-    if ((completion.wc_flags & IBV_WC_WITH_INV) != 0) invalidated(completion.invalidated_rkey);
+    if ((completion.wc_flags & domain_->limits().invalidated_flags) != 0) invalidated(completion.invalidated_rkey);
     if (!closing_) {
         size_t queue = 0;
         while (queue + 1 < pairs_.size() && pairs_[queue]->pair()->qp_num != completion.qp_num) ++queue;

@@ -13,6 +13,13 @@ namespace {
 constexpr unsigned most_parts = 8;
 constexpr unsigned most_reads = 16;
 
+// Soft-RoCE hands the kernel's flag for an invalidated key (ib_verbs.h, IB_WC_WITH_INVALIDATE, 1 << 2) to programs, whose
+// header has another one at that place: seen with Linux 6.1. Not to see it would mean to invalidate the key again, which
+// ends the connection, or with soft-RoCE the machine. On reliable connections the other flag has no meaning.
+constexpr uint32_t soft_roce_vendor = 0xffffff;
+constexpr unsigned soft_roce_invalidated = IBV_WC_IP_CSUM_OK;
+static_assert(soft_roce_invalidated == 1 << 2);
+
 // A device may announce windows and then not make them.
 bool has_windows(ibv_pd* pd, const ibv_device_attr& attributes) {
     constexpr unsigned type_2 = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
@@ -56,6 +63,7 @@ Status VerbsDomain::set_up() {
     limits_.read_depth = std::min(static_cast<unsigned>(attributes.max_qp_rd_atom), most_reads);
     limits_.read_issue = std::min(static_cast<unsigned>(attributes.max_qp_init_rd_atom), most_reads);
     limits_.invalidates = (attributes.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) != 0;
+    if (attributes.vendor_id == soft_roce_vendor) limits_.invalidated_flags |= soft_roce_invalidated;
     limits_.windows = has_windows(pd_, attributes);
     return {};
 }

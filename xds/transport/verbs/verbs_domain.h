@@ -30,6 +30,7 @@ struct VerbsLimits {
     unsigned read_issue = 0;   // and that it has under way itself
     bool windows = false;      // memory windows of type 2 work
     bool invalidates = false;  // a message can invalidate a key of the peer
+    unsigned invalidated_flags = IBV_WC_WITH_INV;  // of a completion: its message invalidated a key of ours
 };
 
 // Two sorts of registration live here. Memory that is lent to the peer: the registration cache, with remote rights in a
