@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -18,18 +19,28 @@ Status make_non_blocking(int fd, const char* what) {
     return {};
 }
 
-// Once a process, before the libraries are used. Kernels that copy pinned pages at fork() need nothing; for the others
-// the library keeps such pages out of the child.
-void prepare_for_fork() {
-    static std::once_flag once;
-    std::call_once(once, [] { (void)ibv_fork_init(); });
+// Once a process, before the libraries are used. Kernels that copy pinned pages at fork() need nothing, and then the child
+// is to have all memory (rdma-core 44 would not ask first); for the others the library keeps such pages out of the child.
+// A child of a process that uses RDMA has no use of it: the libraries keep the parent's open devices, which the kernel
+// refuses to other processes.
+Status prepare_for_fork() {
+    static std::mutex mutex;
+    static pid_t user = 0;
+    std::lock_guard lock(mutex);
+    if (user == 0) {
+        user = ::getpid();
+        if (ibv_is_fork_initialized() != IBV_FORK_UNNEEDED) (void)ibv_fork_init();
+    }
+    if (user == ::getpid()) return {};
+    return {Code::unavailable, ENOTSUP,
+            "RDMA was in use in the process that this one was forked from, so it works only after exec()"};
 }
 
 }  // namespace
 
 Result<std::unique_ptr<VerbsLane>> VerbsLane::open(Reactor& reactor) {
     FABRIC_RETURN_IF_ERROR(rdma_present());
-    prepare_for_fork();
+    FABRIC_RETURN_IF_ERROR(prepare_for_fork());
     std::unique_ptr<VerbsLane> lane(new VerbsLane(reactor));
     lane->events_ = rdma_create_event_channel();
     if (lane->events_ == nullptr) return Status::from_errno(errno, "event channel of the RDMA connection manager");
