@@ -55,7 +55,6 @@ TEST_F(Hostile, WrongRequestsAreAnsweredAndTheConnectionLives) {
     EXPECT_EQ(error_of(p->ask(wire::Read{handle, 0, UINT64_MAX, 1, 0, 0, {}})), EINVAL);
     EXPECT_EQ(error_of(p->ask(wire::Read{handle, 0, UINT64_MAX, UINT64_MAX, 0, 0, {}})), EMSGSIZE);
     EXPECT_EQ(error_of(p->ask(wire::Write{handle, 0, 0, 4, 0, 0, 0, {}}, "data")), EBADF) << "opened for reading";
-    EXPECT_EQ(error_of(p->ask(wire::Write{handle, 0, 0, 5, 0, 0, 0, {}}, "data")), EINVAL) << "another length";
     EXPECT_EQ(error_of(p->ask(wire::Stat{99, {}})), EBADF);
     EXPECT_EQ(error_of(p->ask(wire::Flush{99, 0})), EBADF);
     EXPECT_EQ(error_of(p->ask(wire::Close{99})), EBADF);
@@ -78,6 +77,7 @@ TEST_F(Hostile, WrongRequestsAreAnsweredAndTheConnectionLives) {
 TEST_F(Hostile, DamagedDataIsNotWritten) {
     auto p = peer();
     uint32_t handle = p->open("w", wire::open_flags::write | wire::open_flags::create);
+    EXPECT_EQ(error_of(p->ask(wire::Write{handle, 0, 0, 5, 0, 0, 0, {}}, "data")), EINVAL) << "another length";
     Arrived answer = p->ask(wire::Write{handle, wire::io_flags::checksum, 0, 4, 0, 0, 0x12345678, {}}, "data");
     EXPECT_EQ(error_of(answer), EIO);
     EXPECT_EQ(number(answer, "cause"), static_cast<uint64_t>(wire::Cause::checksum));

@@ -90,8 +90,9 @@ char* Endpoint::room(size_t length) {
 // ---- making ----
 
 void Endpoint::begin(const Make& make) {
+    make_ = make;
     reactor_.call([&] {
-        make(reactor_, *this, [this](Result<std::unique_ptr<Connection>> connection) {
+        make_(reactor_, *this, [this](Result<std::unique_ptr<Connection>> connection) {
             std::lock_guard lock(mutex_);
             if (connection.ok()) connection_ = std::move(*connection);
             not_connected_ = connection.status();

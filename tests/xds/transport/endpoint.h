@@ -89,6 +89,7 @@ class Endpoint : public Owner {
     bool wait(const std::function<bool()>& condition, std::unique_lock<std::mutex>& lock);
 
     Reactor& reactor_;
+    Make make_;  // keeps what it makes connections with
     std::unique_ptr<Connection> connection_;
     Status not_connected_;
     bool made_ = false;

@@ -240,8 +240,7 @@ TEST_F(Verbs, NobodyListeningIsNamed) {
     Side side("lonely");
     Endpoint endpoint(*side.reactor);
     std::string address = test_address(some_port());
-    Endpoint::Make dialing = dial(side, address);  // keeps the dial
-    endpoint.begin(dialing);
+    endpoint.begin(dial(side, address));
     Status status = endpoint.connected();
     EXPECT_EQ(status.errno_value(), ECONNREFUSED) << status.message();
     EXPECT_NE(status.message().find(address), std::string::npos) << status.message();
