@@ -246,6 +246,9 @@ void Context::close() {
         if (verbs_lane_ != nullptr) verbs_lane_->stop();
     });
     reactor_.reset();  // waits for the connections to end
+    // Handles of files may live on: they are not to keep a device in use.
+    verbs_lane_.reset();
+    domains_.clear();
 }
 
 // ---- memory ----

@@ -141,6 +141,11 @@ void VerbsDomains::forget_block(const void* block) {
     for (const auto& domain : all_) domain->forget_block(block);
 }
 
+void VerbsDomains::clear() {
+    std::lock_guard lock(mutex_);
+    all_.clear();
+}
+
 void VerbsDomains::forget(const memory::Kind& kind, uint64_t allocation) {
     std::lock_guard lock(mutex_);
     for (const auto& domain : all_) domain->registrations().drop(kind, allocation);

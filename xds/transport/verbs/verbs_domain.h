@@ -77,6 +77,8 @@ class VerbsDomains {
     // Of all devices.
     void forget_block(const void* block);
     void forget(const memory::Kind& kind, uint64_t allocation);
+    // Lets go of all devices; every connection must have ended.
+    void clear();
 
   private:
     std::mutex mutex_;
