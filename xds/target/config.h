@@ -25,8 +25,7 @@ enum class Rdma {
 struct Config {
     // HOST:PORT; port 0 takes a free one. RDMA listens at the same address and port, in its own port space.
     std::string listen = "0.0.0.0:20053";
-    // Off until asked for: it was not seen to move data yet.
-    Rdma rdma = Rdma::off;
+    Rdma rdma = Rdma::automatic;
     // Queue pairs of an RDMA connection, at most. 1 to 8.
     unsigned rdma_queues = 4;
     // The directory tree that is served.

@@ -52,6 +52,8 @@ void Daemon::kill() {
     wait();
 }
 
+void Daemon::signal(int number) { ::kill(pid_, number); }
+
 int Daemon::terminate() {
     ::kill(pid_, SIGTERM);
     return wait();

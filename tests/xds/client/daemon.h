@@ -15,6 +15,7 @@ class Daemon {
     int port() const { return port_; }
     std::string address() const;
     void kill();
+    void signal(int number);
     // SIGTERM; its exit status.
     int terminate();
 

@@ -73,6 +73,66 @@ TEST(Failure, ATargetKilledInTheMiddleOfReadsAndStartedAgain) {
     EXPECT_EQ(daemon->terminate(), 0);
 }
 
+TEST(Failure, ATargetKilledInTheMiddleOfWritesAndStartedAgain) {
+    TemporaryFolder folder;
+    auto daemon = std::make_unique<Daemon>(folder.path());
+    int port = daemon->port();
+    xds_ctx* ctx = connect(daemon->address());
+    xds_file* f = nullptr;
+    ASSERT_EQ(xds_open(ctx, "w", O_RDWR | O_CREAT, 0600, &f), 0) << xds_error();
+    std::string bytes = random_bytes(32 << 20, 2);
+    std::atomic<int> whole{0};
+    std::thread writer([&] {
+        while (xds_pwrite(f, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size())) ++whole;
+        EXPECT_STRNE(xds_error(), "");
+    });
+    while (whole < 2) std::this_thread::yield();
+    auto killed = Clock::now();
+    daemon->kill();
+    writer.join();
+    EXPECT_LT(Clock::now() - killed, 20s);
+    daemon = std::make_unique<Daemon>(folder.path(), port);
+    std::string other = random_bytes(bytes.size(), 3);
+    ssize_t wrote = -1;
+    for (auto end = Clock::now() + 20s; wrote < 0 && Clock::now() < end;)
+        wrote = xds_pwrite(f, other.data(), other.size(), 0);
+    ASSERT_EQ(wrote, static_cast<ssize_t>(other.size())) << xds_error();
+    // Told once that writes of before may be lost.
+    EXPECT_EQ(xds_fsync(f), -EIO);
+    EXPECT_EQ(xds_fsync(f), 0) << xds_error();
+    EXPECT_TRUE(contents(folder.path() + "/w") == other);
+    EXPECT_EQ(xds_ctx_close(ctx), 0);
+    EXPECT_EQ(daemon->terminate(), 0);
+}
+
+// A storage node that hangs and comes back: what it does then is for nobody.
+TEST(Failure, ATargetThatHangsWritesIntoNothing) {
+    TemporaryFolder folder;
+    std::string bytes = random_bytes(8 << 20, 4);
+    put(folder.path() + "/f", bytes);
+    Daemon daemon(folder.path());
+    xds_ctx* ctx = connect(daemon.address(), 1500);
+    xds_file* f = nullptr;
+    ASSERT_EQ(xds_open(ctx, "f", O_RDONLY, 0, &f), 0) << xds_error();
+    std::string memory(bytes.size(), '-');
+    ASSERT_EQ(xds_pread(f, memory.data(), memory.size(), 0), static_cast<ssize_t>(bytes.size())) << xds_error();
+    daemon.signal(SIGSTOP);
+    auto start = Clock::now();
+    EXPECT_EQ(xds_pread(f, memory.data(), memory.size(), 0), -ETIMEDOUT) << xds_error();
+    EXPECT_LT(Clock::now() - start, 20s);
+    std::fill(memory.begin(), memory.end(), '#');
+    daemon.signal(SIGCONT);
+    // When it answers again it has seen the end of the old connection.
+    std::string again(bytes.size(), '-');
+    ssize_t got = -1;
+    for (auto end = Clock::now() + 20s; got < 0 && Clock::now() < end;)
+        got = xds_pread(f, again.data(), again.size(), 0);
+    ASSERT_EQ(got, static_cast<ssize_t>(bytes.size())) << xds_error();
+    EXPECT_TRUE(again == bytes);
+    EXPECT_TRUE(memory == std::string(bytes.size(), '#'));
+    EXPECT_EQ(xds_ctx_close(ctx), 0);
+}
+
 TEST(Failure, WritesThatARestartMayHaveLostAreReportedByTheNextFlush) {
     TemporaryFolder folder;
     auto daemon = std::make_unique<Daemon>(folder.path());

@@ -298,6 +298,9 @@ void VerbsConnection::close(const Status& why) {
     closing_ = true;
     why_ = why.ok() ? Status(Code::unavailable, ECONNRESET, "the connection to " + peer_ + " was closed") : why;
     reactor().disarm(keep_alive_);
+    // A peer's first message may be here before the connection manager's word that the peer is connected, and before
+    // that word it sends no disconnect: the peer would not learn of the end.
+    (void)rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
     (void)rdma_disconnect(id_.get());
     last_task_.connection = this;
     last_task_.run = [](Task& task) { static_cast<Last&>(task).connection->finish_close(); };
