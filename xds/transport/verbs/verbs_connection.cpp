@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t is_receive = uint64_t{1} << 63;  // of a work request's id
 constexpr std::chrono::seconds silence{15};         // after which the peer is asked whether it is there
+constexpr std::chrono::seconds handshake_patience{5};
 
 Status completion_error(const std::string& peer, const ibv_wc& completion) {
     int error = ECONNRESET;
@@ -84,6 +85,8 @@ Status VerbsConnection::receive_into(unsigned slot) {
 // ---- events ----
 
 void VerbsConnection::on_cm_event(const CmEvent& event) {
+    established_ = true;  // or never will be
+    if (closing_) return disconnect();
     switch (event.type) {
         case RDMA_CM_EVENT_DISCONNECTED:
             // What came before the end is still to be read.
@@ -99,7 +102,7 @@ void VerbsConnection::on_cm_event(const CmEvent& event) {
             close({Code::unavailable, ECONNRESET,
                    peer_ + ": the connection was not completed (" + rdma_event_str(event.type) + ")"});
             break;
-        default:  // established on a target's side, and what changes nothing
+        default:  // what changes nothing
             break;
     }
 }
@@ -185,6 +188,7 @@ void VerbsConnection::finish_work(Queued& work, const Status& status) {
 
 // A card that is gone with its machine says nothing: a message that must be acknowledged finds out.
 void VerbsConnection::keep_alive() {
+    if (closing_) return disconnect();
     if (!std::exchange(sent_something_, false) && !credit_.busy) credit_.busy = send(credit_, wire::Credit{}).ok();
     keep_alive_.deadline = std::chrono::steady_clock::now() + silence;
     reactor().arm(keep_alive_);
@@ -298,23 +302,36 @@ void VerbsConnection::close(const Status& why) {
     closing_ = true;
     why_ = why.ok() ? Status(Code::unavailable, ECONNRESET, "the connection to " + peer_ + " was closed") : why;
     reactor().disarm(keep_alive_);
-    // A peer's first message may be here before the connection manager's word that the peer is connected, and before
-    // that word it sends no disconnect: the peer would not learn of the end.
-    (void)rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
+    if (established_) return disconnect();
+    // A client's first message may be here before the connection manager's word that the client is connected. Before
+    // that word a disconnect is not sent, and the client would not learn of the end: it is awaited, but not for long.
+    stop_pairs();
+    keep_alive_.deadline = std::chrono::steady_clock::now() + handshake_patience;
+    reactor().arm(keep_alive_);
+}
+
+void VerbsConnection::disconnect() {
+    if (std::exchange(disconnecting_, true)) return;
+    reactor().disarm(keep_alive_);
     (void)rdma_disconnect(id_.get());
     last_task_.connection = this;
     last_task_.run = [](Task& task) { static_cast<Last&>(task).connection->finish_close(); };
     reactor().post(last_task_);
 }
 
+// What is queued moves no data and binds no window any more.
+void VerbsConnection::stop_pairs() {
+    for (auto& pair : pairs_) {
+        ibv_qp_attr attributes{};
+        attributes.qp_state = IBV_QPS_ERR;
+        (void)ibv_modify_qp(pair->pair(), &attributes, IBV_QP_STATE);
+    }
+}
+
 // When a queue pair is destroyed the card has let go of all memory that its work requests, and the peer's, name. Windows
 // go first: a bound one holds on to its queue pair, and soft-RoCE waits a minute for it to let go (Linux 6.1, rxe_pool.c).
 void VerbsConnection::destroy_pairs() {
-    for (auto& pair : pairs_) {
-        ibv_qp_attr attributes{};
-        attributes.qp_state = IBV_QPS_ERR;  // what is queued binds no window any more
-        (void)ibv_modify_qp(pair->pair(), &attributes, IBV_QP_STATE);
-    }
+    stop_pairs();
     for (auto& window : windows_) ibv_dealloc_mw(window->window);
     windows_.clear();
     for (size_t i = 1; i < pairs_.size(); ++i) ibv_destroy_qp(pairs_[i]->pair());

@@ -87,6 +87,8 @@ class VerbsConnection : public Connection, private CmHandler, private Completion
 
     VerbsWindow* take_window();
     void release(Exposure& exposure);
+    void disconnect();
+    void stop_pairs();
     void destroy_pairs();
     void finish_close();
 
@@ -113,6 +115,8 @@ class VerbsConnection : public Connection, private CmHandler, private Completion
     KeepAlive keep_alive_;
     Credit credit_;
     bool sent_something_ = false;
+    bool established_ = false;  // both sides know of the connection
+    bool disconnecting_ = false;
 
     Status why_;
     Last last_task_;

@@ -156,6 +156,7 @@ Status VerbsConnection::established(const wire::RdmaHandshake& peer) {
     FABRIC_RETURN_IF_ERROR(start_extra_pairs(peer, domain_->limits().read_depth, 0));
     shorten_receiver_pause();
     message_limit_ = std::min<size_t>(peer.receive_size, VerbsMessages::slot_size);
+    established_ = true;
     open();
     return {};
 }
