@@ -53,6 +53,14 @@ xds_file* add_file(std::shared_ptr<File> file) {
     return registries().files.add(std::move(entry));
 }
 
+// `context` null: of nobody.
+int open_locally(std::shared_ptr<Context> context, int fd, xds_file** file) {
+    UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!copy) return failed(Status::from_errno(errno, "xds_open_fd"));
+    *file = add_file(std::make_shared<File>(std::move(context), std::move(copy)));
+    return 0;
+}
+
 ssize_t transfer(const xds_file* handle, Direction direction, void* memory, size_t length, off_t offset) {
     Result<std::shared_ptr<OpenFile>> entry = find(registries().files, handle);
     if (!entry.ok()) return failed(entry.status());
@@ -132,20 +140,17 @@ int xds_open(xds_ctx* ctx, const char* path, int flags, mode_t mode, xds_file** 
 
 int xds_open_fd(xds_ctx* ctx, int fd, xds_file** file) {
     return guarded([&] {
+        if (file == nullptr) return failed(EINVAL, "xds_open_fd: no result");
+        if (ctx == nullptr) return open_locally(nullptr, fd, file);
         Result<std::shared_ptr<Opened>> entry = find(registries().contexts, ctx);
         if (!entry.ok()) return failed(entry.status());
-        if (file == nullptr) return failed(EINVAL, "xds_open_fd: no result");
         struct stat own;
         int flags = ::fcntl(fd, F_GETFL);
         if (flags < 0 || ::fstat(fd, &own) != 0) return failed(Status::from_errno(errno, "xds_open_fd"));
-        Result<std::optional<std::string>> path = find_on_target(fd, from_environment(nullptr, "XDS_EXPORT"));
+        Result<std::optional<std::string>> path = find_on_target(
+            fd, from_environment(nullptr, "XDS_EXPORT"), from_environment(nullptr, "XDS_MOUNT"));
         if (!path.ok()) return failed(path.status());
-        if (!*path) {
-            UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-            if (!copy) return failed(Status::from_errno(errno, "xds_open_fd"));
-            *file = add_file(std::make_shared<File>((*entry)->context, std::move(copy)));
-            return 0;
-        }
+        if (!*path) return open_locally((*entry)->context, fd, file);
         Result<uint32_t> wanted = open_flags_from(flags & O_ACCMODE);
         auto opened = std::make_shared<File>((*entry)->context, **path, *wanted, 0);
         if (Status status = opened->open(); !status.ok()) return failed(status);
@@ -157,6 +162,14 @@ int xds_open_fd(xds_ctx* ctx, int fd, xds_file** file) {
         }
         *file = add_file(std::move(opened));
         return 0;
+    });
+}
+
+int xds_is_local(xds_file* file) {
+    return guarded([&] {
+        Result<std::shared_ptr<OpenFile>> entry = find(registries().files, file);
+        if (!entry.ok()) return failed(entry.status());
+        return (*entry)->file->is_local() ? 1 : 0;
     });
 }
 

@@ -27,16 +27,17 @@ Status no_direct_way(const Context& context, const memory::Kind& kind) {
 Result<Way> choose_way(const File& file, const void* address, size_t length) {
     Result<memory::Place> place = memory::locate(address, length);
     if (!place.ok()) return place.status();
-    const Context& context = *file.context();
     Way way;
-    way.place = context.look_up(*place, address, length);
-    Mode mode = context.settings().mode;
-    bool host = way.kind().host_accessible(), rdma = context.over_rdma();
+    way.place = *place;
     if (file.is_local()) {
         way.path = XDS_PATH_LOCAL;
         way.reason = "the file is not on a mount of the gateway";
         return way;
     }
+    const Context& context = *file.context();
+    way.place = context.look_up(*place, address, length);
+    Mode mode = context.settings().mode;
+    bool host = way.kind().host_accessible(), rdma = context.over_rdma();
     if (mode == Mode::direct_only && (!rdma || !host)) return no_direct_way(context, way.kind());
     way.staged = mode == Mode::staged || !host;
     way.path = way.staged ? XDS_PATH_STAGED : (rdma ? XDS_PATH_DIRECT : XDS_PATH_TCP);

@@ -39,7 +39,7 @@ int64_t transfer_locally(File& file, DataOperation::Direction direction, void* m
                 return -copied.errno_value();
         done += static_cast<uint64_t>(moved);
     }
-    file.context()->counters().moved(XDS_PATH_LOCAL, done);
+    if (file.context() != nullptr) file.context()->counters().moved(XDS_PATH_LOCAL, done);
     return static_cast<int64_t>(done);
 }
 

@@ -35,18 +35,23 @@ std::optional<std::string> path_on_target(const fs::Mount& mount, const std::str
     return *mounted + *below_mount;
 }
 
-Result<std::optional<std::string>> find_on_target(int fd, const std::string& prefix) {
+Result<std::optional<std::string>> find_on_target(int fd, const std::string& prefix, const std::string& folder) {
     struct statfs filesystem;
     if (::fstatfs(fd, &filesystem) != 0) return Status::from_errno(errno, "fstatfs of the descriptor");
-    if (filesystem.f_type != NFS_SUPER_MAGIC) return std::optional<std::string>();
-    struct statx status;
-    if (::statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &status) != 0)
-        return Status::from_errno(errno, "statx of the descriptor");
+    bool nfs = filesystem.f_type == NFS_SUPER_MAGIC;
+    if (!nfs && folder.empty()) return std::optional<std::string>();
     char path[PATH_MAX];
     ssize_t length = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof path);
     if (length < 0) return Status::from_errno(errno, "path of the descriptor");
     std::string name(path, static_cast<size_t>(length));
-    if (name.ends_with(" (deleted)")) return Status::from_errno(ESTALE, name);
+    bool deleted = name.ends_with(" (deleted)");
+    if (!folder.empty() && !deleted)
+        if (std::optional<std::string> below = without_prefix(name, folder)) return below;
+    if (!nfs) return std::optional<std::string>();
+    struct statx status;
+    if (::statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &status) != 0)
+        return Status::from_errno(errno, "statx of the descriptor");
+    if (deleted) return Status::from_errno(ESTALE, name);
     for (const fs::Mount& mount : fs::read_mounts())
         if (mount.id == status.stx_mnt_id)
             if (std::optional<std::string> found = path_on_target(mount, name, prefix)) return found;

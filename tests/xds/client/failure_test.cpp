@@ -30,11 +30,11 @@ xds_ctx* connect(const std::string& address, uint32_t timeout_ms = 5000, int exp
 
 TEST(Failure, ATargetKilledInTheMiddleOfReadsAndStartedAgain) {
     TemporaryFolder folder;
-    std::string bytes = random_bytes(64 << 20, 1);
+    std::string bytes = random_bytes(16 << 20, 1);
     put(folder.path() + "/f", bytes);
     auto daemon = std::make_unique<Daemon>(folder.path());
     int port = daemon->port();
-    xds_ctx* ctx = connect(daemon->address());
+    xds_ctx* ctx = connect(daemon->address(), 20'000);
     xds_file* f = nullptr;
     ASSERT_EQ(xds_open(ctx, "f", O_RDONLY, 0, &f), 0) << xds_error();
     std::atomic<int> whole{0};
@@ -52,7 +52,8 @@ TEST(Failure, ATargetKilledInTheMiddleOfReadsAndStartedAgain) {
         EXPECT_STRNE(xds_error(), "");
         failed = true;
     });
-    while (whole < 2) std::this_thread::yield();
+    while (whole < 2 && !failed) std::this_thread::yield();
+    EXPECT_GE(whole, 2) << "it failed before the target was killed";
     auto killed = Clock::now();
     daemon->kill();
     reader.join();
@@ -77,16 +78,19 @@ TEST(Failure, ATargetKilledInTheMiddleOfWritesAndStartedAgain) {
     TemporaryFolder folder;
     auto daemon = std::make_unique<Daemon>(folder.path());
     int port = daemon->port();
-    xds_ctx* ctx = connect(daemon->address());
+    xds_ctx* ctx = connect(daemon->address(), 20'000);
     xds_file* f = nullptr;
     ASSERT_EQ(xds_open(ctx, "w", O_RDWR | O_CREAT, 0600, &f), 0) << xds_error();
-    std::string bytes = random_bytes(32 << 20, 2);
+    std::string bytes = random_bytes(16 << 20, 2);
     std::atomic<int> whole{0};
+    std::atomic<bool> failed{false};
     std::thread writer([&] {
         while (xds_pwrite(f, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size())) ++whole;
         EXPECT_STRNE(xds_error(), "");
+        failed = true;
     });
-    while (whole < 2) std::this_thread::yield();
+    while (whole < 2 && !failed) std::this_thread::yield();
+    EXPECT_GE(whole, 2) << "it failed before the target was killed";
     auto killed = Clock::now();
     daemon->kill();
     writer.join();

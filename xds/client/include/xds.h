@@ -70,8 +70,11 @@ XDS_API const char* xds_version(void);
 XDS_API int xds_open(xds_ctx* ctx, const char* path, int flags, mode_t mode, xds_file** file);
 /* The file behind an open descriptor. One on an NFS mount of the gateway is found through the target, where its path
  * below the mount is looked up and its inode number must agree (-ESTALE otherwise); any other is used by this process
- * itself (path `local`). The descriptor may be closed afterwards. */
+ * itself (path `local`). The environment's XDS_MOUNT names a folder that shows the target's root though it is no NFS
+ * mount. A null context: used by this process itself, wherever it is. The descriptor may be closed afterwards. */
 XDS_API int xds_open_fd(xds_ctx* ctx, int fd, xds_file** file);
+/* 1: this process reads and writes the file itself; 0: the target does. */
+XDS_API int xds_is_local(xds_file* file);
 XDS_API int xds_close(xds_file* file);
 
 typedef struct xds_attributes {

@@ -130,6 +130,14 @@ class File {
         line.resize(static_cast<size_t>(size) < line.size() ? static_cast<size_t>(size) : line.size() - 1);
         return line;
     }
+    // This process reads and writes it itself.
+    bool is_local() const { return detail::checked(xds_is_local(owner_.get())) == 1; }
+    // The file behind a descriptor, used by this process itself; belongs to no context.
+    static File local(int fd) {
+        xds_file* file = nullptr;
+        detail::checked(xds_open_fd(nullptr, fd, &file));
+        return File(file);
+    }
     // Throws what destruction would keep to itself.
     void close() { owner_.close(); }
     xds_file* get() const { return owner_.get(); }
@@ -143,6 +151,7 @@ class File {
 // Memory that stays registered between requests. It must outlive this.
 class Buffer {
   public:
+    Buffer() = default;
     void close() { owner_.close(); }
     xds_buf* get() const { return owner_.get(); }
 

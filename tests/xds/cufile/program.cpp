@@ -1,0 +1,321 @@
+// A program that uses cuFile as its reference documents it, and knows nothing of XDS but for the simulated
+// accelerator's memory. It is built against NVIDIA's cufile.h where that is installed, else against our declarations of
+// its interface.
+//
+// usage: program FOLDER host|sim; ends with 0 when all is as documented.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#ifdef HAVE_NVIDIA_CUFILE
+#include <cufile.h>
+#else
+#include "xds/cufile/abi.h"
+#endif
+#include "xds/client/include/xds.h"
+
+// What the reference says of the layouts, on 64-bit machines.
+static_assert(sizeof(CUfileError_t) == 8 && sizeof(CUfileDescr_t) == 24 && sizeof(CUfileIOEvents_t) == 24);
+static_assert(offsetof(CUfileDescr_t, handle) == 8 && offsetof(CUfileDescr_t, fs_ops) == 16);
+static_assert(sizeof(CUfileDrvProps_t) == 56 && offsetof(CUfileDrvProps_t, fflags) == 32);
+static_assert(sizeof(CUfileIOParams_t) == 64 && offsetof(CUfileIOParams_t, u.batch.devPtr_base) == 8 &&
+              offsetof(CUfileIOParams_t, u.batch.size) == 32 && offsetof(CUfileIOParams_t, fh) == 40 &&
+              offsetof(CUfileIOParams_t, opcode) == 48 && offsetof(CUfileIOParams_t, cookie) == 56);
+
+namespace {
+
+int failures = 0;
+void check(bool good, const char* what, int line) {
+    if (good) return;
+    std::fprintf(stderr, "program.cpp:%d: %s (%s)\n", line, what, std::strerror(errno));
+    ++failures;
+}
+#define CHECK(condition) check(condition, #condition, __LINE__)
+
+class Memory {
+  public:
+    Memory(bool sim, size_t size)
+        : sim_(sim), size_(size), data_(sim ? xds_sim_alloc(size, 0) : std::aligned_alloc(4096, size)) {
+        write(std::string(size, '#'));
+    }
+    ~Memory() {
+        if (sim_)
+            xds_sim_free(data_);
+        else
+            std::free(data_);
+    }
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+    char* data() const { return static_cast<char*>(data_); }
+    std::string read() const {
+        std::string bytes(size_, '\0');
+        if (sim_)
+            CHECK(xds_sim_copy_out(bytes.data(), data_, size_) == 0);
+        else
+            std::memcpy(bytes.data(), data_, size_);
+        return bytes;
+    }
+    void write(const std::string& bytes) const {
+        if (sim_)
+            CHECK(xds_sim_copy_in(data_, bytes.data(), bytes.size()) == 0);
+        else
+            std::memcpy(data_, bytes.data(), bytes.size());
+    }
+
+  private:
+    bool sim_;
+    size_t size_;
+    void* data_;
+};
+
+std::string random_bytes(size_t size, unsigned seed) {
+    std::mt19937 random(seed);
+    std::string bytes(size, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    return bytes;
+}
+
+std::string contents(int fd, size_t size) {
+    std::string bytes(size, '\0');
+    CHECK(pread(fd, bytes.data(), size, 0) == static_cast<ssize_t>(size));
+    return bytes;
+}
+
+CUfileHandle_t add(int fd) {
+    CUfileDescr_t description{};
+    description.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
+    description.handle.fd = fd;
+    CUfileHandle_t handle = nullptr;
+    CHECK(cuFileHandleRegister(&handle, &description).err == CU_FILE_SUCCESS);
+    return handle;
+}
+
+struct Test {
+    std::string folder;
+    bool sim;
+    std::string path(const char* name) const { return folder + "/" + name; }
+    int file(const char* name, const std::string& bytes) const {
+        int fd = open(path(name).c_str(), O_RDWR | O_CREAT | O_TRUNC, 0666);
+        CHECK(fd >= 0);
+        CHECK(write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
+        return fd;
+    }
+    void parameters() const;
+    void driver() const;
+    void data() const;
+    void errors() const;
+    void in_streams() const;
+    void batches() const;
+};
+
+// Before the driver is open.
+void Test::parameters() const {
+    size_t size = 0;
+    CHECK(cuFileSetParameterSizeT(1, 64).err == CU_FILE_SUCCESS);
+    CHECK(cuFileGetParameterSizeT(1, &size).err == CU_FILE_SUCCESS && size == 64);
+    bool on = false;
+    CHECK(cuFileSetParameterBool(1, true).err == CU_FILE_SUCCESS);
+    CHECK(cuFileGetParameterBool(1, &on).err == CU_FILE_SUCCESS && on);
+    char text[8] = "";
+    CHECK(cuFileSetParameterString(0, "TRACE").err == CU_FILE_SUCCESS);
+    CHECK(cuFileGetParameterString(0, text, sizeof text).err == CU_FILE_SUCCESS && std::string(text) == "TRACE");
+    CHECK(cuFileGetParameterString(0, text, 3).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileGetParameterSizeT(99, &size).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileSetParameterSizeT(-1, 1).err == CU_FILE_INVALID_VALUE);
+}
+
+void Test::driver() const {
+    CHECK(cuFileUseCount() == 0);
+    CHECK(cuFileDriverClose().err == CU_FILE_DRIVER_NOT_INITIALIZED);
+    CHECK(cuFileDriverOpen().err == CU_FILE_SUCCESS && cuFileDriverOpen().err == CU_FILE_SUCCESS);
+    CHECK(cuFileUseCount() == 2);
+    CHECK(cuFileSetParameterSizeT(1, 64).err == CU_FILE_DRIVER_ALREADY_OPEN);
+    CHECK(cuFileDriverClose().err == CU_FILE_SUCCESS && cuFileUseCount() == 1);
+    CUfileDrvProps_t properties{};
+    CHECK(cuFileDriverSetMaxDirectIOSize(8192).err == CU_FILE_SUCCESS);
+    CHECK(cuFileDriverSetMaxDirectIOSize(3).err == CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
+    CHECK(cuFileDriverGetProperties(&properties).err == CU_FILE_SUCCESS);
+    CHECK(properties.nvfs.max_direct_io_size == 8192 && properties.max_batch_io_size >= 1);
+    CHECK((properties.nvfs.dstatusflags & 1U << CU_FILE_NFS_SUPPORTED) != 0);
+    CHECK(cuFileDriverGetProperties(nullptr).err == CU_FILE_INVALID_VALUE);
+    int version = 0;
+    CHECK(cuFileGetVersion(&version).err == CU_FILE_SUCCESS && version >= 1000);
+    CHECK(cuFileDriverClose().err == CU_FILE_SUCCESS && cuFileUseCount() == 0);
+}
+
+// Any offset and length, in registered and in other memory; the driver opens by itself.
+void Test::data() const {
+    std::string bytes = random_bytes(3'000'001, 1);
+    int fd = file("data", bytes);
+    CUfileHandle_t handle = add(fd);
+    CHECK(cuFileUseCount() == 1);
+    Memory memory(sim, 4 << 20);
+    for (bool registered : {false, true}) {
+        if (registered) CHECK(cuFileBufRegister(memory.data(), 4 << 20, 0).err == CU_FILE_SUCCESS);
+        for (off_t offset : {0L, 1L, 4095L, 4096L, 2'999'000L, 3'000'001L, 4'000'000L})
+            for (size_t size : {size_t{1}, size_t{4096}, size_t{4097}, size_t{3'000'001}})
+                for (off_t at : {0L, 1L, 4096L}) {
+                    memory.write(std::string(4 << 20, '#'));
+                    std::string expected = bytes.substr(std::min<size_t>(offset, bytes.size()), size);
+                    CHECK(cuFileRead(handle, memory.data(), size, offset, at) == static_cast<ssize_t>(expected.size()));
+                    std::string found = memory.read();
+                    CHECK(found == std::string(at, '#') + expected +
+                                       std::string((4 << 20) - static_cast<size_t>(at) - expected.size(), '#'));
+                }
+    }
+    CHECK(cuFileBufRegister(memory.data(), 4096, 0).err == CU_FILE_MEMORY_ALREADY_REGISTERED);
+    std::string other = random_bytes(1'000'000, 2);
+    memory.write("ab" + other);
+    CHECK(cuFileWrite(handle, memory.data(), other.size(), 777, 2) == static_cast<ssize_t>(other.size()));
+    bytes.replace(777, other.size(), other);
+    CHECK(contents(fd, bytes.size()) == bytes);
+    CHECK(cuFileBufDeregister(memory.data()).err == CU_FILE_SUCCESS);
+    CHECK(cuFileBufDeregister(memory.data()).err == CU_FILE_MEMORY_NOT_REGISTERED);
+    cuFileHandleDeregister(handle);
+    CHECK(cuFileRead(handle, memory.data(), 1, 0, 0) == -CU_FILE_HANDLE_NOT_REGISTERED);
+    close(fd);
+}
+
+void Test::errors() const {
+    CUfileHandle_t handle = nullptr;
+    CUfileDescr_t description{};
+    CHECK(cuFileHandleRegister(&handle, nullptr).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileHandleRegister(&handle, &description).err == CU_FILE_INVALID_FILE_TYPE);
+    description.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
+    description.handle.fd = -1;
+    CHECK(cuFileHandleRegister(&handle, &description).err == CU_FILE_INVALID_VALUE);
+    description.handle.fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY);
+    CHECK(cuFileHandleRegister(&handle, &description).err == CU_FILE_INVALID_FILE_TYPE);
+    close(description.handle.fd);
+    int appending = open(path("data").c_str(), O_WRONLY | O_APPEND);
+    description.handle.fd = appending;
+    CHECK(cuFileHandleRegister(&handle, &description).err == CU_FILE_INVALID_FILE_OPEN_FLAG);
+    close(appending);
+
+    int fd = open(path("data").c_str(), O_RDONLY);
+    CUfileHandle_t reading = add(fd);
+    description.handle.fd = fd;
+    CHECK(cuFileHandleRegister(&handle, &description).err == CU_FILE_HANDLE_ALREADY_REGISTERED);
+    Memory memory(sim, 8192);
+    CHECK(cuFileWrite(reading, memory.data(), 10, 0, 0) == -1 && errno == EBADF);
+    CHECK(cuFileRead(reading, nullptr, 10, 0, 0) == -CU_FILE_INVALID_VALUE);
+    CHECK(cuFileRead(reading, memory.data(), 10, -1, 0) == -CU_FILE_INVALID_VALUE);
+    if (sim) CHECK(cuFileRead(reading, memory.data(), 8193, 0, 0) == -CU_FILE_CUDA_POINTER_RANGE_ERROR);
+    CHECK(cuFileBufRegister(nullptr, 10, 0).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileBufRegister(memory.data(), 0, 0).err == CU_FILE_INVALID_VALUE);
+    cuFileHandleDeregister(reading);
+    cuFileHandleDeregister(reading);
+    close(fd);
+}
+
+void Test::in_streams() const {
+    std::string bytes = random_bytes(100'000, 3);
+    int fd = file("stream", bytes);
+    CUfileHandle_t handle = add(fd);
+    Memory memory(sim, 100'000);
+    size_t size = 50'000;
+    off_t offset = 10, at = 5;
+    ssize_t moved = -7;
+    CHECK(cuFileStreamRegister(nullptr, 15).err == CU_FILE_SUCCESS);
+    CHECK(cuFileReadAsync(handle, memory.data(), &size, &offset, &at, &moved, nullptr).err == CU_FILE_SUCCESS);
+    CHECK(moved == 50'000 && memory.read().substr(5, 50'000) == bytes.substr(10, 50'000));
+    offset = 0;
+    CHECK(cuFileWriteAsync(handle, memory.data(), &size, &offset, &at, &moved, nullptr).err == CU_FILE_SUCCESS);
+    CHECK(moved == 50'000 && contents(fd, 50'000) == bytes.substr(10, 50'000));
+    CHECK(cuFileReadAsync(handle, memory.data(), nullptr, &offset, &at, &moved, nullptr).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileReadAsync(nullptr, memory.data(), &size, &offset, &at, &moved, nullptr).err ==
+          CU_FILE_HANDLE_NOT_REGISTERED);
+    CHECK(cuFileStreamDeregister(nullptr).err == CU_FILE_SUCCESS);
+    CHECK(cuFileStreamDeregister(nullptr).err == CU_FILE_INVALID_VALUE);
+    cuFileHandleDeregister(handle);
+    close(fd);
+}
+
+void Test::batches() const {
+    constexpr unsigned count = 16;
+    constexpr size_t each = 30'011;
+    std::string bytes = random_bytes(count * each, 4);
+    int fd = file("batch", bytes), read_only = open(path("data").c_str(), O_RDONLY);
+    CUfileHandle_t handle = add(fd), other = add(read_only);
+    Memory memory(sim, (count + 1) * each);
+    CUfileBatchHandle_t batch = nullptr;
+    CHECK(cuFileBatchIOSetUp(&batch, count).err == CU_FILE_SUCCESS);
+    std::vector<CUfileIOParams_t> requests(count + 1);
+    std::vector<int> cookies(count + 1);
+    for (unsigned i = 0; i <= count; ++i) {
+        CUfileIOParams_t& request = requests[i];
+        request.mode = CUFILE_BATCH;
+        request.u.batch.devPtr_base = memory.data();
+        request.u.batch.devPtr_offset = static_cast<off_t>(i * each);
+        request.u.batch.file_offset = static_cast<off_t>(i * each);
+        request.u.batch.size = each;
+        request.fh = handle;
+        request.opcode = CUFILE_READ;
+        request.cookie = &cookies[i];
+    }
+    CHECK(cuFileBatchIOSubmit(batch, count + 1, requests.data(), 0).err == CU_FILE_BATCH_FULL);
+    // One fails by itself: it writes to a file that is open for reading.
+    requests[7].fh = other;
+    requests[7].opcode = CUFILE_WRITE;
+    CHECK(cuFileBatchIOSubmit(batch, count, requests.data(), 0).err == CU_FILE_SUCCESS);
+    std::vector<CUfileIOEvents_t> events(count);
+    unsigned seen = 0;
+    for (unsigned got = 0; got < count;) {
+        unsigned most = count - got;
+        CHECK(cuFileBatchIOGetStatus(batch, 1, &most, events.data(), nullptr).err == CU_FILE_SUCCESS);
+        if (most == 0) break;
+        for (unsigned i = 0; i < most; ++i) {
+            auto index = static_cast<unsigned>(static_cast<int*>(events[i].cookie) - cookies.data());
+            seen |= 1U << index;
+            if (index == 7)
+                CHECK(events[i].status == CUFILE_FAILED && static_cast<ssize_t>(events[i].ret) == -EBADF);
+            else
+                CHECK(events[i].status == CUFILE_COMPLETE && events[i].ret == each);
+        }
+        got += most;
+    }
+    CHECK(seen == (1U << count) - 1);
+    std::string found = memory.read();
+    for (unsigned i = 0; i < count; ++i)
+        CHECK(found.substr(i * each, each) == (i == 7 ? std::string(each, '#') : bytes.substr(i * each, each)));
+    unsigned most = count;
+    timespec at_once{0, 0};
+    CHECK(cuFileBatchIOGetStatus(batch, 0, &most, events.data(), &at_once).err == CU_FILE_SUCCESS && most == 0);
+    requests[0].mode = static_cast<decltype(requests[0].mode)>(9);
+    CHECK(cuFileBatchIOSubmit(batch, 1, requests.data(), 0).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileBatchIOSubmit(batch, 1, &requests[1], 0).err == CU_FILE_SUCCESS);
+    CHECK(cuFileBatchIOCancel(batch).err == CU_FILE_SUCCESS);
+    most = 1;
+    CHECK(cuFileBatchIOGetStatus(batch, 1, &most, events.data(), nullptr).err == CU_FILE_SUCCESS && most == 1);
+    CHECK(events[0].status == CUFILE_CANCELED || events[0].status == CUFILE_COMPLETE);
+    CHECK(cuFileBatchIOSubmit(batch, 1, &requests[1], 0).err == CU_FILE_SUCCESS);
+    cuFileBatchIODestroy(batch);
+    CHECK(cuFileBatchIOSubmit(batch, 1, &requests[1], 0).err == CU_FILE_INVALID_VALUE);
+    cuFileHandleDeregister(handle);
+    cuFileHandleDeregister(other);
+    close(fd);
+    close(read_only);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 3) return 2;
+    Test test{argv[1], std::string(argv[2]) == "sim"};
+    test.parameters();
+    test.driver();
+    test.data();
+    test.errors();
+    test.in_streams();
+    test.batches();
+    CUfileStatsLevel1_t stats{};
+    CHECK(cuFileGetStatsL1(&stats).err == CU_FILE_SUCCESS);
+    std::printf("reads=%lu read_bytes=%lu files=%lu\n", stats.read_ops.ok, stats.read_bytes, stats.hdl_register_ops.ok);
+    return failures == 0 ? 0 : 1;
+}

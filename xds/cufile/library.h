@@ -1,0 +1,98 @@
+// What the process's cuFile calls share: the context of libxds, files, memory, counts. One object, made by the first
+// call and never destroyed.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+
+#include "xds/client/include/xds.hpp"
+#include "xds/cufile/abi.h"
+#include "xds/cufile/real.h"
+
+namespace fabric::xds::cufile {
+
+// A registered file. Three ways: XDS, the real library, this process itself.
+struct File {
+    int fd = -1;                       // the program's own, which it closes after the handle
+    std::unique_ptr<::xds::File> xds;  // of the target, or of this process itself
+    CUfileHandle_t real = nullptr;     // in the real library
+    bool remote = false;               // by XDS
+};
+
+struct Counted {
+    std::atomic<uint64_t> ok{0}, failed{0};
+    void count(bool success) { (success ? ok : failed).fetch_add(1, std::memory_order_relaxed); }
+};
+struct Statistics {
+    Counted reads, writes, files, files_ended, buffers, buffers_ended, batches, submissions, cancellations;
+    std::atomic<uint64_t> read_bytes{0}, written_bytes{0}, read_us{0}, written_us{0};
+};
+
+inline CUfileError_t error(int code) { return {code, 0}; }
+// The code that says best what an errno value means.
+int code_of(int number);
+
+// Thread safe.
+class Library {
+  public:
+    static Library& get();
+
+    void open_driver();
+    // CU_FILE_DRIVER_NOT_INITIALIZED: it was not open.
+    int close_driver();
+    long uses() const { return uses_.load(); }
+    // Where a program never opens the driver: open it now.
+    void open_driver_if_closed();
+
+    int add_file(const CUfileDescr_t& description, CUfileHandle_t& handle);
+    bool remove_file(CUfileHandle_t handle);
+    std::shared_ptr<File> file(CUfileHandle_t handle) const;
+
+    int add_buffer(const void* memory, size_t length, int flags);
+    int remove_buffer(const void* memory);
+
+    // The real library's, or what it moved itself: bytes, -1 with errno, or a negative code.
+    ssize_t read(CUfileHandle_t handle, void* memory, size_t size, off_t offset, off_t memory_offset);
+    ssize_t write(CUfileHandle_t handle, const void* memory, size_t size, off_t offset, off_t memory_offset);
+
+    // Null: XDS_ADDRESS is not set, or nobody answers there.
+    ::xds::Context* context();
+    const Real& real() const { return real_; }
+    Statistics& statistics() { return statistics_; }
+
+  private:
+    Library();
+    template <typename Move>
+    ssize_t transfer(CUfileHandle_t handle, const void* memory, off_t offset, off_t memory_offset, Move&& move);
+
+    const Real real_;
+    std::atomic<long> uses_{0};
+    std::mutex context_mutex_;
+    std::unique_ptr<::xds::Context> context_;
+    bool context_tried_ = false;
+    mutable std::shared_mutex mutex_;  // of the maps
+    // By number: a stale handle finds nothing.
+    std::map<uintptr_t, std::shared_ptr<File>> files_;
+    uintptr_t last_file_ = 0;
+    std::map<const void*, ::xds::Buffer> buffers_;  // the buffer is empty where there is no context
+    Statistics statistics_;
+};
+
+// No exception leaves an entry point.
+template <typename Call>
+CUfileError_t guarded(Call&& call) {
+    try {
+        return error(call());
+    } catch (const ::xds::Error& thrown) {
+        return error(code_of(thrown.number()));
+    } catch (const std::bad_alloc&) {
+        return error(CU_FILE_NOMEM_ERROR);
+    } catch (const std::exception&) {
+        return error(CU_FILE_INTERNAL_ERROR);
+    }
+}
+
+}  // namespace fabric::xds::cufile
