@@ -16,7 +16,7 @@ namespace fabric::stage {
 struct StageOptions {
     std::vector<std::string> paths;  // files and folders, absolute
     bool follow = false;             // see Walk
-    index::Lifetime lifetime;
+    index::Lifetime lifetime = {};
     unsigned workers = 8;  // files that are read at once
 };
 

@@ -7,6 +7,7 @@
 #include "burstbuffer/store/local_store.h"
 #include "burstbuffer/store/store_metrics.h"
 #include "common/crc32c.h"
+#include "common/fault.h"
 
 namespace fabric::store {
 
@@ -79,7 +80,9 @@ Result<size_t> LocalStore::publish_moved(const Moving& moving, std::span<const C
         uses[to[i].place.segment] += to[i].use();
         ++moved;
     }
+    if (int error = fault("store.move")) return Status::from_errno(error, "store: publishing what was moved");
     FABRIC_RETURN_IF_ERROR(index_->apply(change, false));
+    fault::hit("store.moved");  // a place to be killed at
     for (const auto& [segment, use] : uses) segments_->use(segment, use);
     return moved;
 }

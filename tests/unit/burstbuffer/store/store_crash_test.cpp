@@ -27,7 +27,7 @@ constexpr int report_fd = 9;
 
 // One operation of the child, written to the parent before it begins and again when it is done.
 struct Step {
-    enum class Kind : uint32_t { put_clean, put_dirty, drop, mark_clean } kind = Kind::drop;
+    enum class Kind : uint32_t { put_clean, put_dirty, drop, mark_clean, relocate } kind = Kind::drop;
     uint32_t key = 0;
     uint64_t seed = 0;  // of the content
     uint32_t length = 0;
@@ -36,7 +36,7 @@ struct Step {
 
 Step random_step(std::mt19937_64& random) {
     Step step;
-    step.kind = static_cast<Step::Kind>(random() % 4);
+    step.kind = static_cast<Step::Kind>(random() % 5);
     step.key = static_cast<uint32_t>(random() % keys);
     step.seed = random();
     step.length = static_cast<uint32_t>(1 + random() % (random() % 2 != 0 ? 5000 : 400000));
@@ -53,6 +53,11 @@ Status run(StoreFixture& fixture, const Step& step) {
             return fixture.put(key, data, LocalStore::Kind::dirty);
         case Step::Kind::drop:
             return fixture.store->drop(key);
+        case Step::Kind::relocate: {
+            std::vector<ChunkKey> moved;
+            for (uint32_t i = step.key; i < keys; ++i) moved.push_back(sample_key(i));
+            return fixture.store->relocate(moved).status();
+        }
         case Step::Kind::mark_clean:
             break;
     }
@@ -90,6 +95,8 @@ void replay(const Step& step, Model& model) {
     switch (step.kind) {
         case Step::Kind::drop:
             model.erase(step.key);
+            break;
+        case Step::Kind::relocate:
             break;
         case Step::Kind::mark_clean:
             if (auto at = model.find(step.key); at != model.end()) at->second.dirty = false;
@@ -191,15 +198,16 @@ class StoreCrash : public testing::Test {
 };
 
 TEST_F(StoreCrash, WhatWasAcknowledgedIsThere) {
-    const char* points[] = {"backing.write", "backing.fsync",   "store.write",
-                            "store.publish", "store.published", "store.preallocate"};
+    const char* points[] = {"backing.write",   "backing.fsync",     "store.write", "store.publish",
+                            "store.published", "store.preallocate", "store.move",  "store.moved"};
     const char* wanted = getenv("FABRIC_CRASH_ROUNDS");
     unsigned rounds = wanted != nullptr ? static_cast<unsigned>(atoi(wanted)) : 24;
     std::mt19937 random(17);
     size_t told = 0;
     for (unsigned round = 0; round < rounds && !HasFatalFailure(); ++round) {
         std::string faults;
-        if (round % 4 != 3) faults = std::string(points[random() % 6]) + "=kill@" + std::to_string(random() % 20);
+        if (round % 4 != 3)
+            faults = std::string(points[random() % std::size(points)]) + "=kill@" + std::to_string(random() % 20);
         std::vector<Step> steps = child(random(), faults, 100 + random() % 400);
         told += steps.size();
         check(steps, "round " + std::to_string(round) + " (" + faults + ")");
