@@ -38,6 +38,9 @@ def cut_under_load(server, version, protocol, cuts):
                 time.sleep(0.03 * (done % 7))       # another place in the transfer each time
         progress(reader.rounds, 240, f"the reader after {cuts} cuts")
         progress(small.acknowledged, 240, f"small writes after {cuts} cuts")
+        if protocol == "rdma" and hasattr(server, "rss"):
+            held = rdma.resources()
+            expect(held["qp"] and held["mr"], f"a gateway with a client holds {held}: what it holds is not seen")
         for worker in (reader, writer, small):
             worker.stop()
         mount.remount()
@@ -51,21 +54,21 @@ def resources_return(server, cuts):
     if not hasattr(server, "rss"):
         raise Skip("knfsd is no process")
     cut_under_load(server, "4.1", "rdma", 5)        # warm-up: pools and caches reach their size
-    before = settled(server, None)
+    before = settled(None)
     rss = server.rss()
     for version in ("3", "4.2"):
         cut_under_load(server, version, "rdma", cuts // 2)
-    after = settled(server, before)
+    after = settled(before)
     expect(after == before, f"after {cuts} disconnects the server holds {after}, before {before}")
     expect(server.rss() <= rss + RSS_GROWTH, f"RSS grew from {rss >> 20} to {server.rss() >> 20} MB")
     print(f"     {cuts} disconnects: {before} before, {after} after; RSS {rss >> 20} to {server.rss() >> 20} MB", flush=True)
 
 
-def settled(server, wanted):
-    """The server's resources when they equal `wanted`, or (None) when they stay the same for 5 s; the last ones on time-out."""
+def settled(wanted):
+    """The gateway's resources when they equal `wanted`, or (None) when they stay the same for 5 s; the last ones on time-out."""
     last, since, end = None, time.monotonic(), time.monotonic() + SETTLE
     while time.monotonic() < end:
-        now = rdma.resources(server.pid)
+        now = rdma.resources()
         if wanted is not None and now == wanted:
             return now
         if now != last:
@@ -88,10 +91,10 @@ def mount_cycles(server, cycles):
         cycle(number)
     if not hasattr(server, "rss"):
         raise Skip("knfsd is no process")
-    before, rss = settled(server, None), server.rss()
+    before, rss = settled(None), server.rss()
     for number in range(cycles):
         cycle(number)
-    after = settled(server, before)
+    after = settled(before)
     expect(after == before, f"after {cycles} mounts the server holds {after}, before {before}")
     expect(server.rss() <= rss + RSS_GROWTH, f"RSS grew from {rss >> 20} to {server.rss() >> 20} MB in {cycles} mounts")
     print(f"     {cycles} mounts: {before} before, {after} after; RSS {rss >> 20} to {server.rss() >> 20} MB", flush=True)
@@ -107,7 +110,7 @@ def run(options):
     if "rdma" in options.protocols:
         for version in options.versions:
             suite.case(f"cut v{version} rdma", cut_under_load, server, version, "rdma", 20 if options.long else 10)
-        suite.case("resources after disconnects", resources_return, server, 1000 if options.long else 20)
+        suite.case("resources after disconnects", resources_return, server, 1000 if options.long else 10)
         suite.case("resources after mounts", mount_cycles, server, 1000 if options.long else 12)
     suite.case("stop", server.stop)
     suite.finish()
