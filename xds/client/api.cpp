@@ -147,8 +147,8 @@ int xds_open_fd(xds_ctx* ctx, int fd, xds_file** file) {
         struct stat own;
         int flags = ::fcntl(fd, F_GETFL);
         if (flags < 0 || ::fstat(fd, &own) != 0) return failed(Status::from_errno(errno, "xds_open_fd"));
-        Result<std::optional<std::string>> path = find_on_target(
-            fd, from_environment(nullptr, "XDS_EXPORT"), from_environment(nullptr, "XDS_MOUNT"));
+        Result<std::optional<std::string>> path =
+            find_on_target(fd, from_environment(nullptr, "XDS_EXPORT"), from_environment(nullptr, "XDS_MOUNT"));
         if (!path.ok()) return failed(path.status());
         if (!*path) return open_locally((*entry)->context, fd, file);
         Result<uint32_t> wanted = open_flags_from(flags & O_ACCMODE);

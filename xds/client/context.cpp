@@ -245,7 +245,10 @@ void Context::close() {
     reactor_->call([&] {
         if (verbs_lane_ != nullptr) verbs_lane_->stop();
     });
-    reactor_.reset();  // waits for the connections to end
+    // Waits for the connections to end. Their last callbacks still ask for the reactor, which reset() would have hidden
+    // from them already.
+    delete reactor_.get();
+    (void)reactor_.release();
     // Handles of files may live on: they are not to keep a device in use.
     verbs_lane_.reset();
     domains_.clear();

@@ -14,8 +14,8 @@ namespace fabric::xds::client {
 // mounted is that root. Empty result: the mount lies outside of the prefix, or the path outside of the mount.
 std::optional<std::string> path_on_target(const fs::Mount& mount, const std::string& path, const std::string& prefix);
 
-// Empty: the descriptor is neither on an NFS mount nor below `folder`, which shows the target's root whatever file system
-// it is (XDS_MOUNT; empty: there is none).
+// Empty: the descriptor is neither on an NFS mount nor below `folder`, which shows the target's root whatever file
+// system it is (XDS_MOUNT; empty: there is none).
 Result<std::optional<std::string>> find_on_target(int fd, const std::string& prefix, const std::string& folder = {});
 
 }  // namespace fabric::xds::client

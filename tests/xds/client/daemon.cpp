@@ -52,7 +52,14 @@ void Daemon::kill() {
     wait();
 }
 
-void Daemon::signal(int number) { ::kill(pid_, number); }
+void Daemon::pause() {
+    ::kill(pid_, SIGSTOP);
+    int status = 0;
+    EXPECT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
+    EXPECT_TRUE(WIFSTOPPED(status));
+}
+
+void Daemon::resume() { ::kill(pid_, SIGCONT); }
 
 int Daemon::terminate() {
     ::kill(pid_, SIGTERM);

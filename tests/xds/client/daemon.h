@@ -15,7 +15,9 @@ class Daemon {
     int port() const { return port_; }
     std::string address() const;
     void kill();
-    void signal(int number);
+    // All its threads stand still when pause() returns.
+    void pause();
+    void resume();
     // SIGTERM; its exit status.
     int terminate();
 

@@ -120,12 +120,12 @@ TEST(Failure, ATargetThatHangsWritesIntoNothing) {
     ASSERT_EQ(xds_open(ctx, "f", O_RDONLY, 0, &f), 0) << xds_error();
     std::string memory(bytes.size(), '-');
     ASSERT_EQ(xds_pread(f, memory.data(), memory.size(), 0), static_cast<ssize_t>(bytes.size())) << xds_error();
-    daemon.signal(SIGSTOP);
+    daemon.pause();
     auto start = Clock::now();
     EXPECT_EQ(xds_pread(f, memory.data(), memory.size(), 0), -ETIMEDOUT) << xds_error();
     EXPECT_LT(Clock::now() - start, 20s);
     std::fill(memory.begin(), memory.end(), '#');
-    daemon.signal(SIGCONT);
+    daemon.resume();
     // When it answers again it has seen the end of the old connection.
     std::string again(bytes.size(), '-');
     ssize_t got = -1;

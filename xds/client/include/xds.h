@@ -4,8 +4,8 @@
  * handle that was closed is answered by -EBADF, never by a crash. Every call may be made from any thread, for any
  * handle.
  *
- * After fork() the child cannot use what the parent opened (-ENOTCONN); it opens a context of its own, which goes by TCP
- * if the parent used RDMA. The parent is not affected. Nothing has to be closed before exit().
+ * After fork() the child cannot use what the parent opened (-ENOTCONN); it opens a context of its own, which goes by
+ * TCP if the parent used RDMA. The parent is not affected. Nothing has to be closed before exit().
  *
  * Structures start with their size: set it to sizeof(the structure). Later versions only add fields at the end.
  */

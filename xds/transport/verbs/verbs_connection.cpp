@@ -328,8 +328,9 @@ void VerbsConnection::stop_pairs() {
     }
 }
 
-// When a queue pair is destroyed the card has let go of all memory that its work requests, and the peer's, name. Windows
-// go first: a bound one holds on to its queue pair, and soft-RoCE waits a minute for it to let go (Linux 6.1, rxe_pool.c).
+// When a queue pair is destroyed the card has let go of all memory that its work requests, and the peer's, name.
+// Windows go first: a bound one holds on to its queue pair, and soft-RoCE waits a minute for it to let go (Linux 6.1,
+// rxe_pool.c).
 void VerbsConnection::destroy_pairs() {
     stop_pairs();
     for (auto& window : windows_) ibv_dealloc_mw(window->window);

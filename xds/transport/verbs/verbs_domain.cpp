@@ -13,9 +13,10 @@ namespace {
 constexpr unsigned most_parts = 8;
 constexpr unsigned most_reads = 16;
 
-// Soft-RoCE hands the kernel's flag for an invalidated key (ib_verbs.h, IB_WC_WITH_INVALIDATE, 1 << 2) to programs, whose
-// header has another one at that place: seen with Linux 6.1. Not to see it would mean to invalidate the key again, which
-// ends the connection, or with soft-RoCE the machine. On reliable connections the other flag has no meaning.
+// Soft-RoCE hands the kernel's flag for an invalidated key (ib_verbs.h, IB_WC_WITH_INVALIDATE, 1 << 2) to programs,
+// whose header has another one at that place: seen with Linux 6.1. Not to see it would mean to invalidate the key
+// again, which ends the connection, or with soft-RoCE the machine. On reliable connections the other flag has no
+// meaning.
 constexpr uint32_t soft_roce_vendor = 0xffffff;
 constexpr unsigned soft_roce_invalidated = IBV_WC_IP_CSUM_OK;
 static_assert(soft_roce_invalidated == 1 << 2);

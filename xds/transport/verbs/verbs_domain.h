@@ -25,11 +25,11 @@ class LocalKeys {
 };
 
 struct VerbsLimits {
-    unsigned parts = 1;        // scatter/gather entries of a work request
-    unsigned read_depth = 0;   // RDMA READs of the peer that a queue pair of ours answers at once
-    unsigned read_issue = 0;   // and that it has under way itself
-    bool windows = false;      // memory windows of type 2 work
-    bool invalidates = false;  // a message can invalidate a key of the peer
+    unsigned parts = 1;                            // scatter/gather entries of a work request
+    unsigned read_depth = 0;                       // RDMA READs of the peer that a queue pair of ours answers at once
+    unsigned read_issue = 0;                       // and that it has under way itself
+    bool windows = false;                          // memory windows of type 2 work
+    bool invalidates = false;                      // a message can invalidate a key of the peer
     unsigned invalidated_flags = IBV_WC_WITH_INV;  // of a completion: its message invalidated a key of ours
 };
 

@@ -19,10 +19,10 @@ Status make_non_blocking(int fd, const char* what) {
     return {};
 }
 
-// Once a process, before the libraries are used. Kernels that copy pinned pages at fork() need nothing, and then the child
-// is to have all memory (rdma-core 44 would not ask first); for the others the library keeps such pages out of the child.
-// A child of a process that uses RDMA has no use of it: the libraries keep the parent's open devices, which the kernel
-// refuses to other processes.
+// Once a process, before the libraries are used. Kernels that copy pinned pages at fork() need nothing, and then the
+// child is to have all memory (rdma-core 44 would not ask first); for the others the library keeps such pages out of
+// the child. A child of a process that uses RDMA has no use of it: the libraries keep the parent's open devices, which
+// the kernel refuses to other processes.
 Status prepare_for_fork() {
     static std::mutex mutex;
     static pid_t user = 0;
