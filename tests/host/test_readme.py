@@ -10,6 +10,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -57,6 +58,8 @@ class Readme(unittest.TestCase):
             r"cmake (-S|--build|--install) ",                           # test_install, below
             r"\./tests/run\.sh( unit)?$",                               # what runs this test
             r"mount -t nfs -o \S+ GATEWAY:/export /mnt$",               # vm.readme_mounts
+            r"fabricctl ",                                              # test_staging, below
+            r"\./build/burstbuffer/fabricd/fabricd |.*STORAGE:20053",   # test_xds, below
         ]
         unknown = [line for line in self.commands if not any(re.match(pattern, line) for pattern in known)]
         self.assertEqual(unknown, [], "no test runs these commands of README.md")
@@ -86,6 +89,61 @@ class Readme(unittest.TestCase):
         self.assertTrue((prefix / "bin/nfs-probe").is_file())
         self.assertIn("/usr/local/etc/fabric/gateway.conf", README.read_text())
         self.assertTrue((prefix / "etc/fabric/gateway.conf").is_file())
+
+    def fabricd(self, settings, until):
+        """Starts it with these lines of YAML; what it says of itself up to the key `until`, as a dict."""
+        config = self.folder / "fabricd.yaml"
+        config.write_text(settings)
+        [line] = self.lines(r"\./build/burstbuffer/fabricd/fabricd ")
+        command = line.replace("./build", BUILD).replace("/etc/fabric/fabricd.yaml", str(config)).split()
+        daemon = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(daemon.stdout.close)
+        self.addCleanup(daemon.wait)
+        self.addCleanup(daemon.terminate)
+        said = {}
+        for text in daemon.stdout:
+            key, _, value = text.strip().partition("=")
+            said[key] = value
+            if key == until:
+                break
+        self.assertIn(until, said)
+        return said
+
+    def served(self):
+        """A folder with a safetensors file of one tensor in it."""
+        served = self.folder / "served"
+        served.mkdir(exist_ok=True)
+        data = os.urandom(4096)
+        header = json.dumps({"weight": {"dtype": "U8", "shape": [4096], "data_offsets": [0, 4096]}}).encode()
+        (served / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + data)
+        return served
+
+    def test_xds(self):
+        served = self.served()
+        said = self.fabricd(f"xds:\n  listen: 127.0.0.1:0\n  rdma: off\n  root: {served}\n"
+                            f"security:\n  anonymous_uid: {os.geteuid()}\n  anonymous_gid: {os.getegid()}\n", "xds_port")
+        copy = self.folder / "copy"
+        for line in self.lines(r".*STORAGE:20053"):
+            line = line.replace("STORAGE:20053", f"127.0.0.1:{said['xds_port']}").replace("/tmp/model.safetensors", str(copy))
+            output = self.run_line(line.replace("python3 ", sys.executable + " "))
+            if "python" in line:
+                self.assertIn("weight", output)
+        self.assertEqual(copy.read_bytes(), (served / "model.safetensors").read_bytes())
+
+    def test_staging(self):
+        served, disk = self.served(), self.folder / "disk"
+        disk.mkdir()
+        socket = self.folder / "ctl.sock"
+        (self.folder / "bb.yaml").write_text(
+            f"disks:\n  - folder: {disk}\n    capacity: 256MiB\n    reserve: 0\n    segment: 4MiB\ncontrol:\n  socket: {socket}\n")
+        self.fabricd(f"xds:\n  listen: 127.0.0.1:0\n  rdma: off\n  root: {served}\nburst_buffer:\n  config: {self.folder}/bb.yaml\n",
+                     "control_socket")
+        for line in self.lines(r"fabricctl "):
+            program, order, *rest = line.split()
+            rest = [str(served) if word == "/srv/data/set" else word for word in rest]
+            output = self.run_line(f"{BUILD}/burstbuffer/fabricctl/{program} {order} --socket {socket} {' '.join(rest)}")
+            if order in ("ls", "verify"):
+                self.assertIn("1", output)
 
 
 if __name__ == "__main__":
