@@ -3,6 +3,7 @@
 
 #include "fsal_fabric/caller.h"
 #include "fsal_fabric/child.h"
+#include "fsal_fabric/directory.h"
 #include "fsal_fabric/name.h"
 
 namespace fabric::fsal {
@@ -24,7 +25,7 @@ fsal_status_t create(fsal_obj_handle* parent, const char* name, object_file_type
     fsal_attrlist left = after_creation(set);
     *made = nullptr;
     if (int error = check_name(name)) return to_fsal_errno(error);
-    Result<UniqueFd> directory = from(parent).open(O_PATH | O_DIRECTORY);
+    Result<Directory> directory = open_directory(from(parent));
     if (!directory.ok()) return to_fsal(directory.status());
     UniqueFd child;
     fsal_status_t status = run_as_caller_setting(mode_of(set), [&]() -> fsal_status_t {

@@ -1,5 +1,6 @@
 #include "fsal_fabric/attributes.h"
 #include "fsal_fabric/data/descriptor.h"
+#include "fsal_fabric/directory.h"
 #include "fsal_fabric/ops.h"
 #include "fsal_fabric/request_memo.h"
 #include "fsal_fabric/status.h"
@@ -36,9 +37,13 @@ fsal_status_t open_and_read(Object& object, fsal_attrlist& attributes) {
         FileIo io;
         if (FSAL_IS_SUCCESS(io.start_any(object))) return read_attributes(object, io.fd(), attributes);
     }
-    // A folder is opened for reading, since lists are cheaper to read by such a descriptor (read_acl); a file is not,
+    // A folder's descriptor is one for reading, by which lists are cheaper to read (read_acl); a file is not opened so,
     // since that would break leases, nor anything else, where it would do things.
-    Result<UniqueFd> fd = object.open(object.type == DIRECTORY ? O_RDONLY | O_DIRECTORY : O_PATH | O_NOFOLLOW);
+    if (object.type == DIRECTORY) {
+        Result<Directory> directory = open_directory(object);
+        return directory.ok() ? read_attributes(object, directory->get(), attributes) : to_fsal(directory.status());
+    }
+    Result<UniqueFd> fd = object.open(O_PATH | O_NOFOLLOW);
     return fd.ok() ? read_attributes(object, fd->get(), attributes) : to_fsal(fd.status());
 }
 

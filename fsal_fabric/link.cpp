@@ -2,6 +2,7 @@
 
 #include "fsal_fabric/caller.h"
 #include "fsal_fabric/descriptor_path.h"
+#include "fsal_fabric/directory.h"
 #include "fsal_fabric/name.h"
 #include "fsal_fabric/object.h"
 #include "fsal_fabric/ops.h"
@@ -15,7 +16,7 @@ fsal_status_t link(fsal_obj_handle* object, fsal_obj_handle* directory, const ch
     if (from(object).filesystem != from(directory).filesystem) return to_fsal_errno(EXDEV);
     Result<UniqueFd> fd = from(object).open(O_PATH | O_NOFOLLOW);
     if (!fd.ok()) return to_fsal(fd.status());
-    Result<UniqueFd> parent = from(directory).open(O_PATH | O_DIRECTORY);
+    Result<Directory> parent = open_directory(from(directory));
     if (!parent.ok()) return to_fsal(parent.status());
     DescriptorPath path(fd->get());
     fsal_status_t status = run_as_caller([&] {

@@ -1,4 +1,5 @@
 #include "fsal_fabric/child.h"
+#include "fsal_fabric/directory.h"
 #include "fsal_fabric/name.h"
 #include "fsal_fabric/ops.h"
 #include "fsal_fabric/status.h"
@@ -11,7 +12,7 @@ fsal_status_t lookup(fsal_obj_handle* directory, const char* name, fsal_obj_hand
     *found = nullptr;
     if (directory->type != DIRECTORY) return to_fsal_errno(ENOTDIR);
     if (int error = check_name(name)) return to_fsal_errno(error);
-    Result<UniqueFd> parent = from(directory).open(O_PATH | O_DIRECTORY);
+    Result<Directory> parent = open_directory(from(directory));
     if (!parent.ok()) return to_fsal(parent.status());
     UniqueFd fd(::openat(parent->get(), name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
     if (!fd) return to_fsal_errno(errno);

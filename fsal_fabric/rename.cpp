@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "fsal_fabric/caller.h"
+#include "fsal_fabric/directory.h"
 #include "fsal_fabric/name.h"
 #include "fsal_fabric/object.h"
 #include "fsal_fabric/ops.h"
@@ -30,9 +31,9 @@ fsal_status_t rename(fsal_obj_handle* object, fsal_obj_handle* old_directory, co
     if (int error = check_name(old_name)) return to_fsal_errno(error);
     if (int error = check_name(new_name)) return to_fsal_errno(error);
     if (from(old_directory).filesystem != from(new_directory).filesystem) return to_fsal_errno(EXDEV);
-    Result<UniqueFd> old_parent = from(old_directory).open(O_PATH | O_DIRECTORY);
+    Result<Directory> old_parent = open_directory(from(old_directory));
     if (!old_parent.ok()) return to_fsal(old_parent.status());
-    Result<UniqueFd> new_parent = from(new_directory).open(O_PATH | O_DIRECTORY);
+    Result<Directory> new_parent = open_directory(from(new_directory));
     if (!new_parent.ok()) return to_fsal(new_parent.status());
     bool nothing_to_do = same_file(old_parent->get(), old_name, new_parent->get(), new_name);
     fsal_status_t status = run_as_caller([&] {

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include "fsal_fabric/caller.h"
+#include "fsal_fabric/directory.h"
 #include "fsal_fabric/name.h"
 #include "fsal_fabric/object.h"
 #include "fsal_fabric/ops.h"
@@ -10,7 +11,7 @@ namespace fabric::fsal {
 fsal_status_t unlink(fsal_obj_handle* directory, fsal_obj_handle* object, const char* name, fsal_attrlist*,
                      fsal_attrlist*) {
     if (int error = check_name(name)) return to_fsal_errno(error);
-    Result<UniqueFd> parent = from(directory).open(O_PATH | O_DIRECTORY);
+    Result<Directory> parent = open_directory(from(directory));
     if (!parent.ok()) return to_fsal(parent.status());
     int flags = object->type == DIRECTORY ? AT_REMOVEDIR : 0;
     fsal_status_t status =

@@ -13,6 +13,7 @@
 #include "fsal_fabric/data/ops.h"
 #include "fsal_fabric/data/relief.h"
 #include "fsal_fabric/data/verifier.h"
+#include "fsal_fabric/directory.h"
 
 namespace fabric::fsal {
 namespace {
@@ -149,7 +150,7 @@ fsal_status_t create_or_open(OpenByName& call, state_t* state, int directory) {
 
 fsal_status_t open_by_name(OpenByName& call, state_t* state) {
     if (int error = check_name(call.name)) return to_fsal_errno(error);
-    Result<UniqueFd> directory = call.parent.open(O_PATH | O_DIRECTORY | O_CLOEXEC);
+    Result<Directory> directory = open_directory(call.parent);
     if (!directory.ok()) return to_fsal(directory.status());
     return create_or_open(call, state, directory->get());
 }

@@ -62,6 +62,30 @@ class Handles(case.GatewayCase):
         self.assert_status("STALE", v3.getattr, file)
         self.assert_status("STALE", v3.write, file, 0, b"y")
 
+    def test_a_directory_removed_behind_the_gateway_is_stale_for_every_call(self):
+        """Though the gateway has used it just before, and may keep a descriptor of it."""
+        v3 = self.v3()
+        directory = v3.mkdir(v3.root, "used").handle
+        v3.put(directory, "inner", b"x")
+        v3.remove(directory, "inner")
+        os.rmdir(self.backing / "export/used")
+        for call in (lambda: v3.lookup(directory, "inner"), lambda: v3.create(directory, "inner"), lambda: v3.getattr(directory),
+                     lambda: v3.mkdir(directory, "inner"), lambda: v3.symlink(directory, "inner", "x"),
+                     lambda: v3.readdir(directory)):
+            self.assert_status("STALE", call)
+        os.mkdir(self.backing / "export/used")                  # the name again: another directory
+        self.assert_status("STALE", v3.getattr, directory)
+        v3.put(v3.lookup(v3.root, "used").handle, "inner", b"x")
+        self.assertTrue((self.backing / "export/used/inner").exists())
+
+    def test_descriptors_of_many_directories_are_not_all_kept(self):
+        v3 = self.v3()
+        before = self.gateway.fds()
+        for number in range(1200):
+            directory = v3.mkdir(v3.root, f"many-{number}").handle
+            v3.symlink(directory, "inner", "x")
+        self.assertLess(self.gateway.fds() - before, 400)
+
     def test_a_new_file_with_the_old_inode_number_is_another_file(self):
         v3 = self.v3()
         file = v3.put(v3.root, "one", b"one")
