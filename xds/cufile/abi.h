@@ -147,12 +147,14 @@ CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch, unsigned least, 
 CUfileError_t cuFileBatchIOCancel(CUfileBatchHandle_t batch);
 void cuFileBatchIODestroy(CUfileBatchHandle_t batch);
 CUfileError_t cuFileGetVersion(int* version);
-CUfileError_t cuFileGetParameterSizeT(int parameter, size_t* value);
-CUfileError_t cuFileSetParameterSizeT(int parameter, size_t value);
-CUfileError_t cuFileGetParameterBool(int parameter, bool* value);
-CUfileError_t cuFileSetParameterBool(int parameter, bool value);
-CUfileError_t cuFileGetParameterString(int parameter, char* text, int room);
-CUfileError_t cuFileSetParameterString(int parameter, const char* text);
+/* Numbers in the documented order. */
+typedef int CUFileSizeTConfigParameter_t, CUFileBoolConfigParameter_t, CUFileStringConfigParameter_t;
+CUfileError_t cuFileGetParameterSizeT(CUFileSizeTConfigParameter_t parameter, size_t* value);
+CUfileError_t cuFileSetParameterSizeT(CUFileSizeTConfigParameter_t parameter, size_t value);
+CUfileError_t cuFileGetParameterBool(CUFileBoolConfigParameter_t parameter, bool* value);
+CUfileError_t cuFileSetParameterBool(CUFileBoolConfigParameter_t parameter, bool value);
+CUfileError_t cuFileGetParameterString(CUFileStringConfigParameter_t parameter, char* text, int room);
+CUfileError_t cuFileSetParameterString(CUFileStringConfigParameter_t parameter, const char* text);
 CUfileError_t cuFileSetStatsLevel(int level);
 CUfileError_t cuFileGetStatsLevel(int* level);
 CUfileError_t cuFileStatsStart(void);

@@ -60,7 +60,6 @@ class Library {
 
     // Null: XDS_ADDRESS is not set, or nobody answers there.
     ::xds::Context* context();
-    const Real& real() const { return real_; }
     Statistics& statistics() { return statistics_; }
 
   private:

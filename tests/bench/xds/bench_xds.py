@@ -42,7 +42,10 @@ class Target:
 
 
 def run(*words):
-    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=300).stdout
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode != 0:
+        sys.exit(f"bench_xds: {' '.join(words)}: {done.stderr or done.stdout}")
+    return done.stdout
 
 
 def xdsbench(options, target, *words):
@@ -70,12 +73,13 @@ def iperf(options):
         server.wait()
 
 
-def perftest(program, address):
+def perftest(options, program, address):
     """MB/s of ib_write_bw or ib_read_bw, 1 MiB messages."""
-    server = subprocess.Popen([program, "-s", "1048576", "-n", "300"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    words = [program, "-s", "1048576", "-n", str(options.messages)]
+    server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(100):
-            done = subprocess.run([program, "-s", "1048576", "-n", "300", address], capture_output=True, text=True, check=False)
+            done = subprocess.run([*words, address], capture_output=True, text=True, check=False)
             found = re.search(r"^\s*1048576\s+\d+\s+[\d.]+\s+([\d.]+)", done.stdout, re.MULTILINE)
             if found:
                 return float(found.group(1)) * 1.048576       # perftest's MB are MiB
@@ -129,7 +133,7 @@ def over_rdma(options, folder, address):
                     sys.exit(f"bench_xds: the data went by {result['path']}, not by RDMA")
                 ours.append(result["ours"])
                 cpu.append(result["cpu_seconds_per_gb"])
-                peers.append(perftest(program, address))
+                peers.append(perftest(options, program, address))
             rows.append(row(f"xds.rdma.{name}_1m", "MB/s", ours, program, peers, cpu))
         return rows
     finally:
@@ -144,11 +148,12 @@ def main():
     parser.add_argument("--size", default="256MiB", help="bytes of the file that is read")
     parser.add_argument("--folder", help="where the target's files are; default: a temporary folder")
     parser.add_argument("--port", type=int, default=20000 + os.getpid() % 10000, help="of iperf3")
+    parser.add_argument("--messages", type=int, default=300, help="that ib_write_bw and ib_read_bw send")
     parser.add_argument("--json")
     parser.add_argument("--tiny", action="store_true", help="only that it works")
     options = parser.parse_args()
     if options.tiny:
-        options.seconds, options.runs, options.size = 1, 1, "8MiB"
+        options.seconds, options.runs, options.size, options.messages = 1, 1, "8MiB", 20
     address = os.environ.get("VM_ADDRESS")
     missing = [name for name in (("ib_write_bw", "ib_read_bw") if address else ("iperf3",)) if not shutil.which(name)]
     if missing:

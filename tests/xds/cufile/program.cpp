@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -87,6 +88,11 @@ std::string contents(int fd, size_t size) {
     return bytes;
 }
 
+// NVIDIA's header has enumerations for them.
+auto size_parameter(int number) { return static_cast<CUFileSizeTConfigParameter_t>(number); }
+auto flag_parameter(int number) { return static_cast<CUFileBoolConfigParameter_t>(number); }
+auto words_parameter(int number) { return static_cast<CUFileStringConfigParameter_t>(number); }
+
 CUfileHandle_t add(int fd) {
     CUfileDescr_t description{};
     description.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
@@ -117,17 +123,18 @@ struct Test {
 // Before the driver is open.
 void Test::parameters() const {
     size_t size = 0;
-    CHECK(cuFileSetParameterSizeT(1, 64).err == CU_FILE_SUCCESS);
-    CHECK(cuFileGetParameterSizeT(1, &size).err == CU_FILE_SUCCESS && size == 64);
+    CHECK(cuFileSetParameterSizeT(size_parameter(1), 64).err == CU_FILE_SUCCESS);
+    CHECK(cuFileGetParameterSizeT(size_parameter(1), &size).err == CU_FILE_SUCCESS && size == 64);
     bool on = false;
-    CHECK(cuFileSetParameterBool(1, true).err == CU_FILE_SUCCESS);
-    CHECK(cuFileGetParameterBool(1, &on).err == CU_FILE_SUCCESS && on);
+    CHECK(cuFileSetParameterBool(flag_parameter(1), true).err == CU_FILE_SUCCESS);
+    CHECK(cuFileGetParameterBool(flag_parameter(1), &on).err == CU_FILE_SUCCESS && on);
     char text[8] = "";
-    CHECK(cuFileSetParameterString(0, "TRACE").err == CU_FILE_SUCCESS);
-    CHECK(cuFileGetParameterString(0, text, sizeof text).err == CU_FILE_SUCCESS && std::string(text) == "TRACE");
-    CHECK(cuFileGetParameterString(0, text, 3).err == CU_FILE_INVALID_VALUE);
-    CHECK(cuFileGetParameterSizeT(99, &size).err == CU_FILE_INVALID_VALUE);
-    CHECK(cuFileSetParameterSizeT(-1, 1).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileSetParameterString(words_parameter(0), "TRACE").err == CU_FILE_SUCCESS);
+    CHECK(cuFileGetParameterString(words_parameter(0), text, sizeof text).err == CU_FILE_SUCCESS &&
+          std::string(text) == "TRACE");
+    CHECK(cuFileGetParameterString(words_parameter(0), text, 3).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileGetParameterSizeT(size_parameter(99), &size).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileSetParameterSizeT(size_parameter(-1), 1).err == CU_FILE_INVALID_VALUE);
 }
 
 void Test::driver() const {
@@ -135,7 +142,7 @@ void Test::driver() const {
     CHECK(cuFileDriverClose().err == CU_FILE_DRIVER_NOT_INITIALIZED);
     CHECK(cuFileDriverOpen().err == CU_FILE_SUCCESS && cuFileDriverOpen().err == CU_FILE_SUCCESS);
     CHECK(cuFileUseCount() == 2);
-    CHECK(cuFileSetParameterSizeT(1, 64).err == CU_FILE_DRIVER_ALREADY_OPEN);
+    CHECK(cuFileSetParameterSizeT(size_parameter(1), 64).err == CU_FILE_DRIVER_ALREADY_OPEN);
     CHECK(cuFileDriverClose().err == CU_FILE_SUCCESS && cuFileUseCount() == 1);
     CUfileDrvProps_t properties{};
     CHECK(cuFileDriverSetMaxDirectIOSize(8192).err == CU_FILE_SUCCESS);
