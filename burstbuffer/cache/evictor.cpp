@@ -166,18 +166,32 @@ bool Evictor::make_room(const Info& segment) {
         return true;
     });
     if (!moving.empty()) moves.push_back(std::move(moving));
-    for (const ChunkKey& key : dropped) {
-        if (Status status = store.drop(key); !status.ok()) log::warn("eviction: {}", status.message());
-        recency_.leave(hash_of(key));
-    }
-    metrics().evicted.add(static_cast<int64_t>(dropped.size()));
+    drop(dropped);
     for (const std::vector<ChunkKey>& keys : moves) {
         Result<size_t> moved = store.relocate(keys);
         if (moved.ok()) continue;
-        log::warn("eviction: {}", moved.status().message());
-        return false;
+        if (moved.status().errno_value() != ENOSPC) {
+            log::warn("eviction: {}", moved.status().message());
+            return false;
+        }
+        // Nowhere to move them to: without what goes now, nothing would come any more.
+        std::vector<ChunkKey> useful = keys;
+        std::erase_if(useful, [&](const ChunkKey& key) {
+            Result<std::optional<ChunkRecord>> record = store.find(key);
+            return !record.ok() || !record->has_value() || (*record)->lifetime.pinned || (*record)->dirty != 0;
+        });
+        drop(useful);
+        dropped.insert(dropped.end(), useful.begin(), useful.end());
     }
     return !dropped.empty() || sparse;
+}
+
+void Evictor::drop(std::span<const ChunkKey> keys) {
+    for (const ChunkKey& key : keys) {
+        if (Status status = disk_.store().drop(key); !status.ok()) log::warn("eviction: {}", status.message());
+        recency_.leave(hash_of(key));
+    }
+    metrics().evicted.add(static_cast<int64_t>(keys.size()));
 }
 
 // The median of when some of the kept records whose turn is next were used.

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -56,6 +57,7 @@ class Evictor {
     // True: some of it was dropped, or it was mostly empty.
     bool make_room(const Info& segment);
     bool keeps(const Info& segment, const index::ChunkKey& key, const index::ChunkRecord& record, bool sparse);
+    void drop(std::span<const index::ChunkKey> keys);
     void sample();
 
     disks::Disk& disk_;

@@ -99,7 +99,7 @@ Result<size_t> LocalStore::relocate(std::span<const ChunkKey> keys) {
     std::vector<ChunkRecord> to = moving->from;
     uint32_t blocks = 0;
     for (const ChunkRecord& record : to) blocks += record.blocks();
-    Result<Place> place = segments_->allocate(blocks, Stream::kept);
+    Result<Place> place = segments_->allocate(blocks, Stream::kept, Segments::Room::all);
     if (!place.ok()) return place.status();
     uint32_t at = place->block;
     for (ChunkRecord& record : to) {

@@ -153,7 +153,7 @@ Result<Segments::Segment*> Segments::create(uint32_t beside) {
     return &segment;
 }
 
-Status Segments::start_new(Stream stream) {
+Status Segments::start_new(Stream stream, Room room) {
     Segment*& active = active_[static_cast<size_t>(stream)];
     if (active != nullptr) {
         Segment& before = *active;
@@ -161,7 +161,7 @@ Status Segments::start_new(Stream stream) {
         active = nullptr;
         free_if_empty(before);
     }
-    uint32_t spare = stream == Stream::kept ? 0 : limits_.spare;
+    uint32_t spare = room == Room::all ? 0 : limits_.spare;
     auto free = static_cast<uint32_t>(free_.size());
     Result<Segment*> next = free > spare ? reuse() : static_cast<Segment*>(nullptr);
     if (next.ok() && *next == nullptr) next = create(spare - std::min(spare, free));
@@ -172,12 +172,12 @@ Status Segments::start_new(Stream stream) {
     return {};
 }
 
-Result<Place> Segments::allocate(uint32_t blocks, Stream stream) {
+Result<Place> Segments::allocate(uint32_t blocks, Stream stream, Room room) {
     uint32_t size = static_cast<uint32_t>(limits_.segment_size / Place::block_size);
     if (blocks == 0 || blocks > size) return Status::invalid("store: a piece that does not fit into a segment");
     std::unique_lock lock(mutex_);
     Segment*& active = active_[static_cast<size_t>(stream)];
-    if (active == nullptr || active->end + blocks > size) FABRIC_RETURN_IF_ERROR(start_new(stream));
+    if (active == nullptr || active->end + blocks > size) FABRIC_RETURN_IF_ERROR(start_new(stream, room));
     Place place{active->number, active->end};
     active->end += blocks;
     ++active->pending;

@@ -37,7 +37,7 @@ class Segments {
         uint64_t segment_size = uint64_t{256} << 20;  // bytes, a multiple of 4096
         uint64_t capacity = 0;                        // bytes of all segments together; 0: no limit of its own
         uint64_t reserve = 0;                         // bytes that stay free on the file system
-        uint32_t spare = 0;  // segments that only Stream::kept may take: room to move records to when all is full
+        uint32_t spare = 0;  // segments that only Room::all may take: room to move records to when all is full
     };
     // What is in use, and where its last record ends.
     struct Known {
@@ -52,7 +52,11 @@ class Segments {
 
     // Room for `blocks` in one piece, at most a segment's. Code::unavailable with ENOSPC when there is none, at the
     // capacity or on the file system. It is held until settle().
-    Result<Place> allocate(uint32_t blocks, Stream stream = Stream::fresh);
+    enum class Room {
+        but_the_spare,
+        all,
+    };
+    Result<Place> allocate(uint32_t blocks, Stream stream = Stream::fresh, Room room = Room::but_the_spare);
     // The room was used or given up; what became live was added by use() before.
     void settle(const Place& place);
     // Records of a segment came or went, and the index says so durably enough.
@@ -100,7 +104,7 @@ class Segments {
     Segments(std::string folder, const Limits& limits);
     Status add_existing(uint32_t number, const std::map<uint32_t, Known>& known);
     void order_by_age();
-    Status start_new(Stream stream);
+    Status start_new(Stream stream, Room room);
     Result<Segment*> reuse();
     // `beside`: segments that must have room, too.
     Result<Segment*> create(uint32_t beside);

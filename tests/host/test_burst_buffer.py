@@ -127,11 +127,20 @@ class BurstBuffer(case.GatewayCase):
         client = self.v3()
         path, content = self.file("failing", MIB)
         self.read_all(client, "failing")
-        self.gateway.set_faults("store.read=EIO store.write=EIO disk.probe=EIO*3")
-        for _ in range(5):
+        self.gateway.set_faults("store.read=EIO store.write=EIO disk.probe=EIO")
+        rests, returns = self.metric("fabric_disk_rests_total"), self.metric("fabric_disk_returns_total")
+        deadline = time.time() + 60
+        while self.metric("fabric_disk_rests_total") == rests:
+            self.assertLess(time.time(), deadline, "the disk is not set aside")
             drop_from_page_cache(path)
             self.assertEqual(self.read_all(client, "failing"), content)
+        drop_from_page_cache(path)
+        self.assertEqual(self.read_all(client, "failing"), content, "without the disk")
         self.gateway.set_faults("")
+        deadline = time.time() + 60
+        while self.metric("fabric_disk_returns_total") == returns:
+            self.assertLess(time.time(), deadline, f"the disk is not taken back: {self.gateway.log_tail()}")
+            time.sleep(0.1)
 
     def test_it_is_there_after_a_kill(self):
         path, content = self.file("kept", 2 * MIB)

@@ -88,6 +88,27 @@ TEST_F(EvictionTest, PinnedFilesStayAndExpiredOnesGo) {
     EXPECT_EQ(hits_of([&] { read_all(0, 10); }, 10), 10U);
 }
 
+// What is taken at somebody's wish goes where useful records are moved to: it must not take the last room for that.
+TEST_F(EvictionTest, RoomIsMadeForWhatIsTakenOverAndOver) {
+    std::string data(size, 'x');
+    for (int round = 0; round < 3; ++round) {
+        uint64_t first = static_cast<uint64_t>(round) * 10000;
+        for (uint64_t file = first; file < first + files * 3 / 2; ++file) {
+            disks::Entry entry{{sample_file(file), version(size), 0}, {data.data(), data.size()}};
+            bool taken = false;
+            ASSERT_TRUE(eventually([&] {
+                return taken = taken || cache->take({&entry, 1}, {}) == 1;
+            })) << "file "
+                << file;
+            // Used since, so that none is dropped before it was moved.
+            for (uint64_t used = first; used <= file; used += 3) {
+                auto read = start(used, size, 0, 4096);
+                read->done.wait();
+            }
+        }
+    }
+}
+
 TEST_F(EvictionTest, AllPinnedIsNoAdmissionAndNoErrorToReaders) {
     std::string data(size, 'x');
     for (uint64_t file = 0; file < files; ++file) {
