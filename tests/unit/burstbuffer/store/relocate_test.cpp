@@ -95,6 +95,10 @@ TEST_F(RelocateTest, ASpareSegmentIsForMovingAlone) {
         Status status = (*opened)->put({&entry, 1}, LocalStore::Kind::clean);
         ASSERT_EQ(status.errno_value(), i < 8 ? 0 : ENOSPC) << i;
     }
+    LocalStore::Entry kept{sample_key(30), {data.data(), data.size()}};
+    EXPECT_EQ(
+        (*opened)->put({&kept, 1}, LocalStore::Kind::clean, {.stream = Stream::kept, .lifetime = {}}).errno_value(),
+        ENOSPC);
     for (uint32_t i = 0; i < 4; ++i) keys.push_back(sample_key(i));
     EXPECT_EQ((*opened)->relocate(keys).value(), 4U);
 }
