@@ -65,7 +65,7 @@ class Staging(NodeCase):
 
     def test_it_goes_on_after_an_interruption(self):
         self.make_files(self.data / "set", 600, 60000)
-        self.arm("backing.read=delay:20")
+        self.arm("backing.read=delay:200")          # so that it is far from its end when it is interrupted
         process = subprocess.Popen([FABRICCTL, "stage", "--json", "--socket", self.socket, self.data / "set"],
                                    stdout=subprocess.PIPE, text=True)
         for line in process.stdout:

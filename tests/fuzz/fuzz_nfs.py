@@ -170,9 +170,9 @@ def start(fsal, folder, gdb=False):
 def let_go(gateway, descriptors):
     """The clients of the bursts are gone without a word: when their leases are over, nothing of theirs is open."""
     deadline = time.monotonic() + 120
-    while gateway.fds() > descriptors + 20:
+    while gateway.fds(directories=False) > descriptors + 20:
         if time.monotonic() > deadline:
-            raise Failure(f"{gateway.fds()} descriptors are open long after all clients went, {descriptors} before them")
+            raise Failure(f"{gateway.fds(directories=False)} descriptors are open long after all clients went, {descriptors} before them")
         time.sleep(0.5)
 
 
@@ -182,7 +182,7 @@ def run(arguments, folder):
     failures = 0
     try:
         fuzzer.check()
-        descriptors = gateway.fds()
+        descriptors = gateway.fds(directories=False)
         deadline = time.monotonic() + arguments.seconds
         number = arguments.burst or 0
         while time.monotonic() < deadline or number == (arguments.burst or 0):
