@@ -31,7 +31,7 @@ class Target:
         with open(config, "w", encoding="ascii") as file:
             file.write(f"xds:\n  listen: {host}:0\n  rdma: {'required' if rdma else 'off'}\n  root: {self.root}\n"
                        f"security:\n  anonymous_uid: {os.geteuid()}\n  anonymous_gid: {os.getegid()}\n")
-        self.process = subprocess.Popen([os.path.join(build, "xds/fabricd/fabricd"), "--config", config], text=True,
+        self.process = subprocess.Popen([os.path.join(build, "burstbuffer/fabricd/fabricd"), "--config", config], text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.address = f"{host}:" + self.process.stdout.readline().strip().split("=")[1]
 
