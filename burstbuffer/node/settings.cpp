@@ -5,11 +5,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <set>
-#include <sstream>
+
+#include "common/read_file.h"
 
 namespace fabric::node {
 namespace {
@@ -182,11 +182,8 @@ Result<Settings> parse_settings(const std::string& text, const std::string& name
 }
 
 Result<Settings> load_settings(const std::string& path) {
-    std::ifstream file(path);
-    if (!file) return Status::from_errno(errno, "configuration file " + path);
-    std::ostringstream content;
-    content << file.rdbuf();
-    return parse_settings(content.str(), path);
+    Result<std::string> text = read_file(path, "configuration file");
+    return text.ok() ? parse_settings(*text, path) : text.status();
 }
 
 }  // namespace fabric::node

@@ -3,11 +3,10 @@
 #include <yaml-cpp/yaml.h>
 
 #include <charconv>
-#include <fstream>
 #include <functional>
 #include <map>
-#include <sstream>
 
+#include "common/read_file.h"
 #include "xds/protocol/rdma_handshake.h"
 
 namespace fabric::xds::fabricd {
@@ -203,11 +202,8 @@ Result<Settings> parse_settings(const std::string& content, const std::string& n
 }
 
 Result<Settings> load_settings(const std::string& path) {
-    std::ifstream file(path);
-    if (!file) return Status::from_errno(errno, "configuration file " + path);
-    std::ostringstream content;
-    content << file.rdbuf();
-    return parse_settings(content.str(), path);
+    Result<std::string> text = read_file(path, "configuration file");
+    return text.ok() ? parse_settings(*text, path) : text.status();
 }
 
 }  // namespace fabric::xds::fabricd
