@@ -236,23 +236,22 @@ class Connections(case.GatewayCase):
         self.assertEqual(fresh.read_all(file), content)
 
 
-class SlowReaders(case.GatewayCase):
+class Unread(case.GatewayCase):
+    """Clients that do not read the replies to their calls."""
+
     @classmethod
     def prepare(cls):
         cls.content = os.urandom(8 * MEBIBYTE)
         (cls.backing / "file").write_bytes(cls.content)
 
-    def flood(self, connections, calls):
-        """Connections that ask for `calls` READs of 1 MiB each and never read an answer."""
-        client = self.v3()
-        file = client.walk("file")
+    def flood(self, connections, messages):
+        """Connections that send all the calls and never read an answer."""
         held = [rpc.Connection(self.gateway.nfs_port, receive_buffer=4096) for _ in range(connections)]
         self.addCleanup(lambda: [one.close() for one in held])
         for one in held:
             one.socket.setblocking(False)
-        message = b"".join(rpc.record(rpc.call_message(xid, nfs3.NFS_PROGRAM, 3, nfs3.READ,
-                                                       nfs3.args_read(file, xid % 8 * MEBIBYTE, MEBIBYTE), rpc.auth_sys()))
-                           for xid in range(calls))
+        message = b"".join(rpc.record(rpc.call_message(xid, nfs3.NFS_PROGRAM, 3, procedure, arguments, rpc.auth_sys()))
+                           for xid, (procedure, arguments) in enumerate(messages))
         left = {one: memoryview(message) for one in held}
         quiet = time.monotonic()
         while left and time.monotonic() - quiet < 3:
@@ -269,11 +268,47 @@ class SlowReaders(case.GatewayCase):
                 left[one] = left[one][sent:]
                 if not left[one]:
                     del left[one]
-        return client, file, held
+        return held
 
-    def test_clients_that_never_read_their_replies(self):
+
+class SlowListers(Unread):
+    @classmethod
+    def prepare(cls):
+        super().prepare()
+        (cls.backing / "folder").mkdir()
+        for number in range(2500):                  # more than one reply of 1 MiB lists
+            (cls.backing / "folder" / f"{number:04}-{'x' * 200}").touch()
+
+    def test_listings_that_nobody_reads(self):
+        """Replies that come from no FSAL's buffers: 1.8 GiB of them if all were answered."""
+        client = self.v3()
+        folder = client.walk("folder")
         before = self.gateway.rss()
-        client, file, held = self.flood(64, 400)
+        held = self.flood(6, [(nfs3.READDIRPLUS, nfs3.args_readdirplus(folder, dircount=MEBIBYTE, maxcount=MEBIBYTE))] * 300)
+        self.assertEqual(client.read(client.walk("file"), 5, 1000).data, self.content[5:1005])
+        growth = self.settled_rss() - before
+        print(f"6 clients that list and never read: RSS grew by {growth >> 20} MiB")
+        self.assertLess(growth, 900 * MEBIBYTE)
+        for one in held:
+            one.reset()
+
+    def settled_rss(self):
+        """Memory of the server, once it has not grown for two seconds."""
+        most, since = self.gateway.rss(), time.monotonic()
+        while time.monotonic() - since < 2:
+            time.sleep(0.1)
+            now = self.gateway.rss()
+            if now > most + MEBIBYTE:
+                most, since = now, time.monotonic()
+        return most
+
+
+class SlowReaders(Unread):
+    def test_clients_that_never_read_their_replies(self):
+        client = self.v3()
+        file = client.walk("file")
+        before = self.gateway.rss()
+        held = self.flood(64, [(nfs3.READ, nfs3.args_read(file, turn % 8 * MEBIBYTE, MEBIBYTE)) for turn in range(400)])
         peak = self.gateway.rss()
         for _ in range(20):
             self.assertEqual(client.read(file, 0, MEBIBYTE).data, self.content[:MEBIBYTE])

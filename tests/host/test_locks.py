@@ -70,6 +70,14 @@ class Locks(case.GatewayCase):
             self.assertRaises(BlockingIOError, fcntl.lockf, file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, far)
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, far + 10)
 
+    def test_a_lock_that_ends_behind_any_file_s_end(self):
+        """It keeps the end that it was given, and does not reach to the end of all offsets."""
+        mine, theirs = self.opened("beyond")
+        end = 2**61
+        self.lock(self.one, mine, WRITE_LOCK, 0, end)
+        self.assertIsNone(self.conflict(WRITE_LOCK, end, 10, theirs))
+        self.assertEqual(self.conflict(READ_LOCK, end - 1, 1, theirs), (WRITE_LOCK, 0, end))
+
 
 class ReadOnly(case.GatewayCase):
     """The backing file system is mounted read-only, as a dataset may be."""
