@@ -61,6 +61,7 @@ class Library {
     // Null: XDS_ADDRESS is not set, or nobody answers there.
     ::xds::Context* context();
     Statistics& statistics() { return statistics_; }
+    const Real& real() const { return real_; }
 
   private:
     Library();

@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "common/result.h"
 #include "common/unique_fd.h"
+#include "xds/memory/work_stream.h"
 
 namespace fabric::xds::memory {
 
@@ -53,10 +55,17 @@ class Kind {
     virtual Result<DmaBuf> export_dmabuf(const void* address, size_t length) const = 0;
     // Bytes of one device that a card can reach at once; larger buffers are registered in windows.
     virtual size_t aperture(int device) const = 0;
+
+    // A stream in whose order work on such memory is done. `native`: one of the device's own that the caller made and
+    // keeps (cuda: a CUstream, null for the default stream of the context that is current at each call); EINVAL where
+    // the kind has none of its own, and it is not null.
+    virtual Result<std::unique_ptr<WorkStream>> open_stream(void* native) const = 0;
 };
 
 // The kinds present in this process, host last: the first that knows an address has it. Static objects.
 const std::vector<const Kind*>& kinds();
+// Null: no such kind in this process.
+const Kind* kind_named(std::string_view name);
 
 // An address with its kind and its allocation.
 struct Place {

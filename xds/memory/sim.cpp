@@ -83,6 +83,14 @@ class Sim : public Kind {
         return settings_.aperture;
     }
 
+    Result<std::unique_ptr<WorkStream>> open_stream(void* native) const override {
+        if (native != nullptr) return Status::invalid("sim: streams are the library's own");
+        std::shared_lock lock(mutex_);
+        Result<std::unique_ptr<ThreadStream>> stream = ThreadStream::start(settings_.stream_delay);
+        if (!stream.ok()) return stream.status();
+        return std::unique_ptr<WorkStream>(std::move(*stream));
+    }
+
     void configure(const SimSettings& settings) {
         std::unique_lock lock(mutex_);
         settings_ = settings;

@@ -117,6 +117,7 @@ struct Test {
     void data() const;
     void errors() const;
     void in_streams() const;
+    void late_values(CUfileHandle_t handle, const Memory& memory, const std::string& bytes) const;
     void batches() const;
 };
 
@@ -221,26 +222,71 @@ void Test::errors() const {
     close(fd);
 }
 
+// Requests in an order: the second writes what the first has read.
 void Test::in_streams() const {
     std::string bytes = random_bytes(100'000, 3);
     int fd = file("stream", bytes);
-    CUfileHandle_t handle = add(fd);
-    Memory memory(sim, 100'000);
-    size_t size = 50'000;
-    off_t offset = 10, at = 5;
-    ssize_t moved = -7;
-    CHECK(cuFileStreamRegister(nullptr, 15).err == CU_FILE_SUCCESS);
-    CHECK(cuFileReadAsync(handle, memory.data(), &size, &offset, &at, &moved, nullptr).err == CU_FILE_SUCCESS);
-    CHECK(moved == 50'000 && memory.read().substr(5, 50'000) == bytes.substr(10, 50'000));
-    offset = 0;
-    CHECK(cuFileWriteAsync(handle, memory.data(), &size, &offset, &at, &moved, nullptr).err == CU_FILE_SUCCESS);
-    CHECK(moved == 50'000 && contents(fd, 50'000) == bytes.substr(10, 50'000));
-    CHECK(cuFileReadAsync(handle, memory.data(), nullptr, &offset, &at, &moved, nullptr).err == CU_FILE_INVALID_VALUE);
-    CHECK(cuFileReadAsync(nullptr, memory.data(), &size, &offset, &at, &moved, nullptr).err ==
+    int read_only = open(path("data").c_str(), O_RDONLY);
+    CUfileHandle_t handle = add(fd), other = add(read_only);
+    Memory memory(sim, 200'000);
+    CUstream stream = nullptr;
+    size_t size = 100'000, beyond = 300'000;
+    off_t offset = 10, at = 5, none = 0;
+    ssize_t moved = 0, written = 0, wrong = 0;
+    CHECK(cuFileReadAsync(handle, memory.data(), &size, &offset, &at, &moved, stream).err == CU_FILE_SUCCESS);
+    CHECK(cuFileStreamRegister(stream, 16).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileStreamRegister(stream, 0).err == CU_FILE_SUCCESS);
+    CHECK(cuFileStreamRegister(stream, 0).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileWriteAsync(handle, memory.data(), &size, &none, &at, &written, stream).err == CU_FILE_SUCCESS);
+    CHECK(cuFileWriteAsync(other, memory.data(), &size, &none, &at, &wrong, stream).err == CU_FILE_SUCCESS);
+    CHECK(cuFileStreamDeregister(stream).err == CU_FILE_SUCCESS);  // waits
+    CHECK(moved == 99'990 && memory.read().substr(5, 99'990) == bytes.substr(10));
+    CHECK(written == 100'000 && contents(fd, 99'990) == bytes.substr(10));
+    CHECK(wrong == -1);
+    CHECK(cuFileStreamDeregister(stream).err == CU_FILE_INVALID_VALUE);
+    late_values(handle, memory, bytes.substr(10));
+    CHECK(cuFileReadAsync(handle, memory.data(), nullptr, &offset, &at, &moved, stream).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileReadAsync(handle, memory.data(), &size, &offset, &at, nullptr, stream).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileReadAsync(nullptr, memory.data(), &size, &offset, &at, &moved, stream).err ==
           CU_FILE_HANDLE_NOT_REGISTERED);
-    CHECK(cuFileStreamDeregister(nullptr).err == CU_FILE_SUCCESS);
-    CHECK(cuFileStreamDeregister(nullptr).err == CU_FILE_INVALID_VALUE);
+    cuFileHandleDeregister(other);
+    // An error of the memory, not of the file.
+    CHECK(cuFileStreamRegister(stream, 15).err == CU_FILE_SUCCESS);
+    CHECK(cuFileReadAsync(handle, memory.data(), &beyond, &none, &at, &moved, stream).err == CU_FILE_SUCCESS);
+    CHECK(cuFileStreamDeregister(stream).err == CU_FILE_SUCCESS);
+    if (sim) CHECK(moved == -CU_FILE_CUDA_POINTER_RANGE_ERROR);
     cuFileHandleDeregister(handle);
+    close(fd);
+    close(read_only);
+}
+
+// A request's size and offsets are what an earlier request of the stream has read; unless the program said that they
+// are known from the start.
+void Test::late_values(CUfileHandle_t handle, const Memory& memory, const std::string& bytes) const {
+    struct {
+        size_t size = 50;
+        off_t offset = 7, at = 20;
+    } in_file, values;
+    int fd = file("values", std::string(reinterpret_cast<const char*>(&in_file), sizeof in_file));
+    CUfileHandle_t from = add(fd);
+    for (bool fixed : {false, true}) {
+        auto stream = reinterpret_cast<CUstream>(static_cast<uintptr_t>(fixed ? 17 : 16));
+        CHECK(cuFileStreamRegister(stream, fixed ? 7 : 0).err == CU_FILE_SUCCESS);
+        memory.write(std::string(200'000, '#'));
+        values.size = 100, values.offset = 0, values.at = 10;
+        size_t all = sizeof values;
+        off_t none = 0;
+        ssize_t first = 0, moved = 0;
+        CHECK(cuFileReadAsync(from, &values, &all, &none, &none, &first, stream).err == CU_FILE_SUCCESS);
+        CHECK(cuFileReadAsync(handle, memory.data(), &values.size, &values.offset, &values.at, &moved, stream).err ==
+              CU_FILE_SUCCESS);
+        CHECK(cuFileStreamDeregister(stream).err == CU_FILE_SUCCESS);
+        CHECK(first == sizeof values && values.size == 50 && moved == (fixed ? 100 : 50));
+        size_t at = fixed ? 10 : 20, size = fixed ? 100 : 50;
+        CHECK(memory.read().substr(0, 200) ==
+              std::string(at, '#') + bytes.substr(fixed ? 0 : 7, size) + std::string(200 - at - size, '#'));
+    }
+    cuFileHandleDeregister(from);
     close(fd);
 }
 
