@@ -27,8 +27,10 @@ class Client:
         return run(*self.enter, *command, **options)
 
 
-# Their Unix socket and state are out of sight of each other, or every lockd of the guest would use the same rpcbind.
+# Their Unix socket and state are out of sight of each other, or every lockd of the guest would use the same rpcbind. What
+# is mounted in the guest must not stay mounted in theirs, or a backing file system is never really unmounted.
 RPC_SERVICES = """
+umount --recursive /srv/* 2> /dev/null
 mount -t tmpfs private /run && mkdir -p /run/rpcbind &&
 mount -t tmpfs private /var/lib/nfs && mkdir -p /var/lib/nfs/sm /var/lib/nfs/sm.bak &&
 rpcbind -w && exec rpc.statd --no-notify
