@@ -15,7 +15,6 @@
 #include "xds/client/mount.h"
 #include "xds/client/options.h"
 #include "xds/client/transfer.h"
-#include "xds/memory/sim.h"
 
 namespace fabric::xds::client {
 namespace {
@@ -297,25 +296,6 @@ int xds_explain(xds_file* file, const void* buffer, size_t length, char* line, s
         }
         return static_cast<int>(text.size());
     });
-}
-
-void* xds_sim_alloc(size_t length, int device) {
-    Result<void*> memory = fabric::xds::memory::sim_allocate(length, device);
-    if (memory.ok()) return *memory;
-    failed(memory.status());
-    return nullptr;
-}
-int xds_sim_free(void* address) {
-    Status status = fabric::xds::memory::sim_free(address);
-    return status.ok() ? 0 : failed(status);
-}
-int xds_sim_copy_in(void* to, const void* from_host, size_t length) {
-    Status status = fabric::xds::memory::sim().copy_in(to, from_host, length);
-    return status.ok() ? 0 : failed(status);
-}
-int xds_sim_copy_out(void* to_host, const void* from, size_t length) {
-    Status status = fabric::xds::memory::sim().copy_out(to_host, from, length);
-    return status.ok() ? 0 : failed(status);
 }
 
 }  // extern "C"

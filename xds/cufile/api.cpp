@@ -36,7 +36,7 @@ CUfileError_t cuFileHandleRegister(CUfileHandle_t* handle, CUfileDescr_t* descri
         if (handle == nullptr || description == nullptr) return int{CU_FILE_INVALID_VALUE};
         return Library::get().add_file(*description, *handle);
     });
-    Library::get().statistics().files.count(result.err == CU_FILE_SUCCESS);
+    Library::get().statistics().count(Event::add_file, result.err == CU_FILE_SUCCESS);
     return result;
 }
 
@@ -46,18 +46,18 @@ void cuFileHandleDeregister(CUfileHandle_t handle) {
         removed = Library::get().remove_file(handle);
         return CU_FILE_SUCCESS;
     });
-    Library::get().statistics().files_ended.count(removed);
+    Library::get().statistics().count(Event::remove_file, removed);
 }
 
 CUfileError_t cuFileBufRegister(const void* memory, size_t length, int flags) {
     CUfileError_t result = guarded([&] { return Library::get().add_buffer(memory, length, flags); });
-    Library::get().statistics().buffers.count(result.err == CU_FILE_SUCCESS);
+    Library::get().statistics().registered(memory, length, result.err == CU_FILE_SUCCESS);
     return result;
 }
 
 CUfileError_t cuFileBufDeregister(const void* memory) {
     CUfileError_t result = guarded([&] { return Library::get().remove_buffer(memory); });
-    Library::get().statistics().buffers_ended.count(result.err == CU_FILE_SUCCESS);
+    Library::get().statistics().registered(memory, 0, result.err == CU_FILE_SUCCESS);
     return result;
 }
 

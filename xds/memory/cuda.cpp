@@ -3,9 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <sstream>
 #include <string>
 
 #include "common/crc32c.h"
@@ -20,6 +26,13 @@ constexpr int attribute_context = 1, attribute_memory_type = 2, attribute_buffer
 constexpr unsigned memory_type_device = 2;
 constexpr int handle_type_dmabuf = 1;
 constexpr unsigned stream_non_blocking = 1;
+
+// Of a GPU, by its PCI address as CUDA writes it.
+uint64_t bar_of_device(std::string bus) {
+    for (char& digit : bus) digit = static_cast<char>(std::tolower(digit));
+    std::ifstream file("/sys/bus/pci/devices/" + bus + "/resource");
+    return bar_size(std::string(std::istreambuf_iterator<char>(file), {}), 1);
+}
 
 class Cuda : public Kind {
   public:
@@ -83,6 +96,17 @@ class Cuda : public Kind {
     }
     size_t aperture(int /*device*/) const override { return SIZE_MAX; }
 
+    std::optional<Device> device(unsigned index) const override {
+        Device found;
+        int number = 0;
+        if (driver_.device == nullptr || driver_.device(&number, static_cast<int>(index)) != 0) return std::nullopt;
+        if (driver_.uuid != nullptr) (void)driver_.uuid(found.uuid.data(), number);
+        char bus[32] = "";
+        if (driver_.pci_bus != nullptr && driver_.pci_bus(bus, sizeof bus, number) == 0)
+            found.aperture = bar_of_device(bus);
+        return found;
+    }
+
     Result<std::unique_ptr<WorkStream>> open_stream(void* native) const override {
         return CudaStream::open(driver_, static_cast<CuStream>(native));
     }
@@ -133,6 +157,17 @@ class Cuda : public Kind {
 };
 
 }  // namespace
+
+uint64_t bar_size(const std::string& resources, unsigned index) {
+    std::istringstream lines(resources);
+    std::string line;
+    for (unsigned i = 0; std::getline(lines, line); ++i) {
+        uint64_t first = 0, last = 0;
+        if (i == index && std::sscanf(line.c_str(), "%" SCNx64 " %" SCNx64, &first, &last) == 2 && last > first)
+            return last - first + 1;
+    }
+    return 0;
+}
 
 const Kind* cuda() {
     // Never destroyed, as the driver is never unloaded.

@@ -16,6 +16,9 @@ bool load(void* library, const char* name, F& function) {
 bool load_all(void* library, CudaDriver& driver) {
     load(library, "cuMemGetHandleForAddressRange", driver.range_handle);
     load(library, "cuStreamWaitValue32_v2", driver.wait_value);
+    load(library, "cuDeviceGet", driver.device);
+    load(library, "cuDeviceGetUuid_v2", driver.uuid);
+    load(library, "cuDeviceGetPCIBusId", driver.pci_bus);
     return load(library, "cuInit", driver.init) && load(library, "cuDeviceGetCount", driver.device_count) &&
            load(library, "cuPointerGetAttribute", driver.pointer_attribute) &&
            load(library, "cuDevicePrimaryCtxRetain", driver.primary_context) &&

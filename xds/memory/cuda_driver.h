@@ -35,6 +35,9 @@ struct CudaDriver {
     CuResult (*allocate_host)(void**, size_t, unsigned) = nullptr;
     CuResult (*free_host)(void*) = nullptr;
     CuResult (*host_device_pointer)(CuDevicePointer*, void*, unsigned) = nullptr;
+    CuResult (*device)(int* device, int index) = nullptr;
+    CuResult (*uuid)(void* sixteen_bytes, int device) = nullptr;
+    CuResult (*pci_bus)(char* text, int room, int device) = nullptr;
     // Null before CUDA 11.7.
     CuResult (*wait_value)(CuStream, CuDevicePointer, uint32_t, unsigned) = nullptr;
     CuResult (*range_handle)(void*, CuDevicePointer, size_t, int, unsigned long long) = nullptr;

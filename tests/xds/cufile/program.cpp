@@ -26,6 +26,8 @@
 static_assert(sizeof(CUfileError_t) == 8 && sizeof(CUfileDescr_t) == 24 && sizeof(CUfileIOEvents_t) == 24);
 static_assert(offsetof(CUfileDescr_t, handle) == 8 && offsetof(CUfileDescr_t, fs_ops) == 16);
 static_assert(sizeof(CUfileDrvProps_t) == 56 && offsetof(CUfileDrvProps_t, fflags) == 32);
+static_assert(sizeof(CUfileStatsLevel1_t) == 512 && sizeof(CUfileStatsLevel2_t) == 512 + 512);
+static_assert(sizeof(CUfilePerGpuStats_t) == 248 && sizeof(CUfileStatsLevel3_t) == 1024 + 8 + 16 * 248);
 static_assert(sizeof(CUfileIOParams_t) == 64 && offsetof(CUfileIOParams_t, u.batch.devPtr_base) == 8 &&
               offsetof(CUfileIOParams_t, u.batch.size) == 32 && offsetof(CUfileIOParams_t, fh) == 40 &&
               offsetof(CUfileIOParams_t, opcode) == 48 && offsetof(CUfileIOParams_t, cookie) == 56);
@@ -171,6 +173,8 @@ struct Test {
     void in_streams() const;
     void late_values(CUfileHandle_t handle, const Memory& memory, const std::string& bytes) const;
     void batches() const;
+    void statistics() const;
+    void devices() const;
 };
 
 // Before the driver is open.
@@ -409,6 +413,68 @@ void Test::batches() const {
     close(read_only);
 }
 
+// Of known requests, at each level; nothing before the start and after the stop.
+void Test::statistics() const {
+    int fd = file("counted", std::string(100'000, 'c')), level = -1;
+    CUfileHandle_t handle = add(fd);
+    Memory memory(kind, 100'000);
+    CUfileStatsLevel1_t basic{};
+    CUfileStatsLevel2_t detailed{};
+    CUfileStatsLevel3_t all{};
+    CHECK(cuFileGetStatsLevel(&level).err == CU_FILE_SUCCESS && level == 0);
+    CHECK(cuFileGetStatsL1(&basic).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileSetStatsLevel(4).err == CU_FILE_INVALID_VALUE && cuFileSetStatsLevel(-1).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileSetStatsLevel(3).err == CU_FILE_SUCCESS && cuFileStatsReset().err == CU_FILE_SUCCESS);
+    CHECK(cuFileRead(handle, memory.data(), 1000, 0, 0) == 1000);
+    CHECK(cuFileStatsStart().err == CU_FILE_SUCCESS);
+    CHECK(cuFileBufRegister(memory.data(), 100'000, 0).err == CU_FILE_SUCCESS);
+    for (size_t size : {1000, 5000, 6000, 100'000})
+        CHECK(cuFileRead(handle, memory.data(), size, 0, 0) == static_cast<ssize_t>(size));
+    CHECK(cuFileWrite(handle, memory.data(), 20'000, 0, 0) == 20'000);
+    CHECK(cuFileRead(handle, memory.data(), 10, -1, 0) < 0);
+    CHECK(cuFileBufDeregister(memory.data()).err == CU_FILE_SUCCESS);
+    CHECK(cuFileStatsStop().err == CU_FILE_SUCCESS);
+    CHECK(cuFileRead(handle, memory.data(), 1000, 0, 0) == 1000);
+    CHECK(cuFileGetStatsL3(&all).err == CU_FILE_SUCCESS && cuFileGetStatsL2(&detailed).err == CU_FILE_SUCCESS);
+    CHECK(cuFileGetStatsL1(&basic).err == CU_FILE_SUCCESS);
+    CHECK(basic.read_ops.ok == 4 && basic.read_ops.err == 1 && basic.read_bytes == 112'000);
+    CHECK(basic.write_ops.ok == 1 && basic.write_bytes == 20'000 && basic.buf_register_ops.ok == 1);
+    CHECK(basic.read_bw_bytes_per_sec > 0 && basic.read_lat_avg_us <= basic.read_lat_sum_us);
+    // Below 4 KiB; 4 to 8; 8 to 16, 16 to 32, 32 to 64, 64 to 128.
+    CHECK(detailed.read_size_kb_hist[0] == 1 && detailed.read_size_kb_hist[1] == 2 &&
+          detailed.read_size_kb_hist[5] == 1);
+    CHECK(detailed.write_size_kb_hist[3] == 1);
+    const CUfilePerGpuStats_t& first = all.per_gpu_stats[0];
+    bool on_device = kind != Kind::host;
+    CHECK(first.n_total_reads == (on_device ? 5 : 0) && first.read_bytes == (on_device ? 112'000 : 0));
+    CHECK(first.n_reads_err == (on_device ? 1 : 0) && first.n_mmap_ok == (on_device ? 1 : 0));
+    CHECK(first.reg_bytes == (on_device ? 100'000 : 0) && (!on_device || all.num_gpus >= 1));
+    CHECK(cuFileSetStatsLevel(1).err == CU_FILE_SUCCESS && cuFileGetStatsL2(&detailed).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileStatsReset().err == CU_FILE_SUCCESS && cuFileGetStatsL1(&basic).err == CU_FILE_SUCCESS);
+    CHECK(basic.read_ops.ok == 0 && basic.read_bytes == 0);
+    CHECK(cuFileGetStatsL1(nullptr).err == CU_FILE_INVALID_VALUE);
+    cuFileHandleDeregister(handle);
+    close(fd);
+}
+
+void Test::devices() const {
+    size_t size = 0, least = 1, most = 0;
+    CHECK(cuFileGetBARSizeInKB(0, nullptr).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileGetBARSizeInKB(99, &size).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileGetParameterMinMaxValue(size_parameter(1), &least, &most).err == CU_FILE_SUCCESS && least < most);
+    CHECK(cuFileGetParameterMinMaxValue(size_parameter(99), &least, &most).err == CU_FILE_INVALID_VALUE);
+    size_t sizes[2] = {4, 8}, counts[2] = {1, 2};
+    CHECK(cuFileSetParameterPosixPoolSlabArray(sizes, counts, 2).err == CU_FILE_DRIVER_ALREADY_OPEN);
+    while (cuFileUseCount() > 0) CHECK(cuFileDriverClose().err == CU_FILE_SUCCESS);
+    CHECK(cuFileGetBARSizeInKB(0, &size).err == CU_FILE_DRIVER_NOT_INITIALIZED);
+    CHECK(cuFileStatsStart().err == CU_FILE_DRIVER_NOT_INITIALIZED);
+    CHECK(cuFileSetParameterPosixPoolSlabArray(sizes, counts, 2).err == CU_FILE_SUCCESS);
+    sizes[0] = counts[1] = 0;
+    CHECK(cuFileGetParameterPosixPoolSlabArray(sizes, counts, 2).err == CU_FILE_SUCCESS);
+    CHECK(sizes[0] == 4 && counts[1] == 2);
+    CHECK(cuFileGetParameterPosixPoolSlabArray(sizes, counts, 3).err == CU_FILE_INVALID_VALUE);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -425,8 +491,7 @@ int main(int argc, char** argv) {
     test.errors();
     test.in_streams();
     test.batches();
-    CUfileStatsLevel1_t stats{};
-    CHECK(cuFileGetStatsL1(&stats).err == CU_FILE_SUCCESS);
-    std::printf("reads=%lu read_bytes=%lu files=%lu\n", stats.read_ops.ok, stats.read_bytes, stats.hdl_register_ops.ok);
+    test.statistics();
+    test.devices();
     return failures == 0 ? 0 : 1;
 }

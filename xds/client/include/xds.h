@@ -185,6 +185,25 @@ XDS_API int xds_stats_get(xds_ctx* ctx, xds_stats* stats);
 /* Which way data would go between this file and this memory, and why, in one line. Returns the line's full length. */
 XDS_API int xds_explain(xds_file* file, const void* buffer, size_t length, char* line, size_t room);
 
+/* What memory an address is of. -EFAULT: none that the library knows. */
+typedef struct xds_memory {
+    uint32_t size;
+    int32_t device; /* -1: none */
+    char kind[16];  /* "host", "cuda", "sim" */
+    uint64_t base;  /* start and bytes of its allocation; 0: unknown (host) */
+    uint64_t bytes;
+} xds_memory;
+XDS_API int xds_memory_of(const void* address, xds_memory* memory);
+
+/* A device of a kind of memory. -ENODEV: it has no device of that index, or this machine nothing of that kind. */
+typedef struct xds_device {
+    uint32_t size;
+    uint32_t reserved;
+    unsigned char uuid[16];
+    uint64_t aperture_bytes; /* of its memory that other devices reach at once; 0: unknown */
+} xds_device;
+XDS_API int xds_device_info(const char* kind, unsigned index, xds_device* device);
+
 /* Memory of a simulated accelerator, which only the library can touch: for tests of programs that have none. */
 XDS_API void* xds_sim_alloc(size_t length, int device);
 XDS_API int xds_sim_free(void* address);
