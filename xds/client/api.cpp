@@ -12,10 +12,9 @@
 
 #include "xds/client/handles.h"
 #include "xds/client/include/xds.h"
-#include "xds/client/local.h"
 #include "xds/client/mount.h"
 #include "xds/client/options.h"
-#include "xds/memory/sim.h"
+#include "xds/client/transfer.h"
 
 namespace fabric::xds::client {
 namespace {
@@ -64,20 +63,8 @@ int open_locally(std::shared_ptr<Context> context, int fd, xds_file** file) {
 ssize_t transfer(const xds_file* handle, Direction direction, void* memory, size_t length, off_t offset) {
     Result<std::shared_ptr<OpenFile>> entry = find(registries().files, handle);
     if (!entry.ok()) return failed(entry.status());
-    if (offset < 0 || length > SSIZE_MAX || length > INT64_MAX - static_cast<uint64_t>(offset))
-        return failed(EINVAL, "impossible offset or length");
-    if (length == 0) return 0;
-    File& file = *(*entry)->file;
-    Result<Way> way = choose_way(file, memory, length);
-    if (!way.ok()) return failed(way.status());
-    if (file.is_local()) {
-        int64_t moved = transfer_locally(file, direction, memory, length, static_cast<uint64_t>(offset), way->kind());
-        return moved < 0 ? failed(Status::from_errno(static_cast<int>(-moved), file.path())) : moved;
-    }
-    DataOperation operation;
-    operation.set(file, direction, memory, length, static_cast<uint64_t>(offset), *way);
-    if (Status status = file.context()->run(operation); !status.ok()) return failed(status);
-    return operation.result();
+    Result<size_t> moved = transfer(*(*entry)->file, direction, memory, length, offset);
+    return moved.ok() ? static_cast<ssize_t>(*moved) : failed(moved.status());
 }
 
 }  // namespace
@@ -309,25 +296,6 @@ int xds_explain(xds_file* file, const void* buffer, size_t length, char* line, s
         }
         return static_cast<int>(text.size());
     });
-}
-
-void* xds_sim_alloc(size_t length, int device) {
-    Result<void*> memory = fabric::xds::memory::sim_allocate(length, device);
-    if (memory.ok()) return *memory;
-    failed(memory.status());
-    return nullptr;
-}
-int xds_sim_free(void* address) {
-    Status status = fabric::xds::memory::sim_free(address);
-    return status.ok() ? 0 : failed(status);
-}
-int xds_sim_copy_in(void* to, const void* from_host, size_t length) {
-    Status status = fabric::xds::memory::sim().copy_in(to, from_host, length);
-    return status.ok() ? 0 : failed(status);
-}
-int xds_sim_copy_out(void* to_host, const void* from, size_t length) {
-    Status status = fabric::xds::memory::sim().copy_out(to_host, from, length);
-    return status.ok() ? 0 : failed(status);
 }
 
 }  // extern "C"

@@ -14,6 +14,7 @@
 #include "xds/client/context.h"
 #include "xds/client/file.h"
 #include "xds/client/include/xds.h"
+#include "xds/client/ordered.h"
 #include "xds/client/queue.h"
 #include "xds/client/registry.h"
 
@@ -34,6 +35,10 @@ struct OpenQueue {
     std::shared_ptr<Queue> queue;
     unsigned fork = 0;
 };
+struct OpenStream {
+    std::unique_ptr<Ordered> ordered;
+    unsigned fork = 0;
+};
 struct Registered {
     std::shared_ptr<Context> context;
     unsigned fork = 0;
@@ -44,6 +49,7 @@ struct Registries {
     Registry<Opened, xds_ctx> contexts;
     Registry<OpenFile, xds_file> files;
     Registry<OpenQueue, xds_queue> queues;
+    Registry<OpenStream, xds_stream> streams;
     Registry<Registered, xds_buf> buffers;
 
     // Across a fork nobody may be in the middle of them.
@@ -51,10 +57,12 @@ struct Registries {
         contexts.mutex().lock();
         files.mutex().lock();
         queues.mutex().lock();
+        streams.mutex().lock();
         buffers.mutex().lock();
     }
     void unlock() {
         buffers.mutex().unlock();
+        streams.mutex().unlock();
         queues.mutex().unlock();
         files.mutex().unlock();
         contexts.mutex().unlock();

@@ -118,6 +118,24 @@ typedef struct CUfileStatsLevel1 {
         batch_completion_lat_sum_us, last_batch_read_bytes, last_batch_write_bytes;
 } CUfileStatsLevel1_t;
 
+typedef struct CUfileStatsLevel2 {
+    CUfileStatsLevel1_t basic;
+    uint64_t read_size_kb_hist[32], write_size_kb_hist[32];
+} CUfileStatsLevel2_t;
+typedef struct CUfilePerGpuStats {
+    char uuid[16];
+    uint64_t read_bytes, read_bw_bytes_per_sec, read_utilization, read_duration_us, n_total_reads, n_p2p_reads,
+        n_nvfs_reads, n_posix_reads, n_unaligned_reads, n_dr_reads, n_sparse_regions, n_inline_regions, n_reads_err,
+        writes_bytes, write_bw_bytes_per_sec, write_utilization, write_duration_us, n_total_writes, n_p2p_writes,
+        n_nvfs_writes, n_posix_writes, n_unaligned_writes, n_dr_writes, n_writes_err, n_mmap, n_mmap_ok, n_mmap_err,
+        n_mmap_free, reg_bytes;
+} CUfilePerGpuStats_t;
+typedef struct CUfileStatsLevel3 {
+    CUfileStatsLevel2_t detailed;
+    uint32_t num_gpus;
+    CUfilePerGpuStats_t per_gpu_stats[16];
+} CUfileStatsLevel3_t;
+
 CUfileError_t cuFileDriverOpen(void);
 CUfileError_t cuFileDriverClose(void);
 CUfileError_t cuFileDriverClose_v2(void);
@@ -155,12 +173,18 @@ CUfileError_t cuFileGetParameterBool(CUFileBoolConfigParameter_t parameter, bool
 CUfileError_t cuFileSetParameterBool(CUFileBoolConfigParameter_t parameter, bool value);
 CUfileError_t cuFileGetParameterString(CUFileStringConfigParameter_t parameter, char* text, int room);
 CUfileError_t cuFileSetParameterString(CUFileStringConfigParameter_t parameter, const char* text);
+CUfileError_t cuFileGetParameterMinMaxValue(CUFileSizeTConfigParameter_t parameter, size_t* least, size_t* most);
+CUfileError_t cuFileSetParameterPosixPoolSlabArray(const size_t* sizes, const size_t* counts, int length);
+CUfileError_t cuFileGetParameterPosixPoolSlabArray(size_t* sizes, size_t* counts, int length);
 CUfileError_t cuFileSetStatsLevel(int level);
 CUfileError_t cuFileGetStatsLevel(int* level);
 CUfileError_t cuFileStatsStart(void);
 CUfileError_t cuFileStatsStop(void);
 CUfileError_t cuFileStatsReset(void);
 CUfileError_t cuFileGetStatsL1(CUfileStatsLevel1_t* stats);
+CUfileError_t cuFileGetStatsL2(CUfileStatsLevel2_t* stats);
+CUfileError_t cuFileGetStatsL3(CUfileStatsLevel3_t* stats);
+CUfileError_t cuFileGetBARSizeInKB(int index, size_t* size);
 
 #ifdef __cplusplus
 }

@@ -1,51 +1,6 @@
-// cuFile's entry points but for batches and settings. Each says what came of it by cuFile's codes; no exception leaves.
-#include <dlfcn.h>
-
-#include <set>
-
+// cuFile's entry points but for batches, streams and settings. Each says what came of it by cuFile's codes; no
+// exception leaves.
 #include "xds/cufile/library.h"
-
-namespace fabric::xds::cufile {
-namespace {
-
-// Streams that the program announced; the announcement changes nothing here.
-struct Streams {
-    std::mutex mutex;
-    std::set<CUstream> known;
-};
-Streams& streams() {
-    static auto* instance = new Streams;
-    return *instance;
-}
-
-// Waits until what was queued on the stream before is done. Without the CUDA driver there are no streams to wait for.
-bool drain(CUstream stream) {
-    using Synchronize = int (*)(CUstream);
-    static const auto synchronize = [] {
-        void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-        return driver == nullptr ? nullptr : reinterpret_cast<Synchronize>(dlsym(driver, "cuStreamSynchronize"));
-    }();
-    return synchronize == nullptr || synchronize(stream) == 0;
-}
-
-// In the stream's order: after all that was queued before, and done when the call returns, so before all that comes.
-// The size and the offsets are looked at when their turn has come, as documented.
-template <typename Move>
-CUfileError_t in_order(CUfileHandle_t handle, const void* memory, const size_t* size, const off_t* offset,
-                       const off_t* memory_offset, ssize_t* moved, CUstream stream, Move&& move) {
-    return guarded([&] {
-        if (memory == nullptr || size == nullptr || offset == nullptr || memory_offset == nullptr || moved == nullptr)
-            return int{CU_FILE_INVALID_VALUE};
-        if (Library::get().file(handle) == nullptr) return int{CU_FILE_HANDLE_NOT_REGISTERED};
-        if (!drain(stream)) return int{CU_FILE_INTERNAL_ERROR};
-        ssize_t result = move();
-        *moved = result == -1 ? -errno : result;
-        return int{CU_FILE_SUCCESS};
-    });
-}
-
-}  // namespace
-}  // namespace fabric::xds::cufile
 
 using namespace fabric::xds::cufile;
 
@@ -81,7 +36,7 @@ CUfileError_t cuFileHandleRegister(CUfileHandle_t* handle, CUfileDescr_t* descri
         if (handle == nullptr || description == nullptr) return int{CU_FILE_INVALID_VALUE};
         return Library::get().add_file(*description, *handle);
     });
-    Library::get().statistics().files.count(result.err == CU_FILE_SUCCESS);
+    Library::get().statistics().count(Event::add_file, result.err == CU_FILE_SUCCESS);
     return result;
 }
 
@@ -91,18 +46,18 @@ void cuFileHandleDeregister(CUfileHandle_t handle) {
         removed = Library::get().remove_file(handle);
         return CU_FILE_SUCCESS;
     });
-    Library::get().statistics().files_ended.count(removed);
+    Library::get().statistics().count(Event::remove_file, removed);
 }
 
 CUfileError_t cuFileBufRegister(const void* memory, size_t length, int flags) {
     CUfileError_t result = guarded([&] { return Library::get().add_buffer(memory, length, flags); });
-    Library::get().statistics().buffers.count(result.err == CU_FILE_SUCCESS);
+    Library::get().statistics().registered(memory, length, result.err == CU_FILE_SUCCESS);
     return result;
 }
 
 CUfileError_t cuFileBufDeregister(const void* memory) {
     CUfileError_t result = guarded([&] { return Library::get().remove_buffer(memory); });
-    Library::get().statistics().buffers_ended.count(result.err == CU_FILE_SUCCESS);
+    Library::get().statistics().registered(memory, 0, result.err == CU_FILE_SUCCESS);
     return result;
 }
 
@@ -114,34 +69,6 @@ ssize_t cuFileRead(CUfileHandle_t handle, void* memory, size_t size, off_t offse
 
 ssize_t cuFileWrite(CUfileHandle_t handle, const void* memory, size_t size, off_t offset, off_t memory_offset) {
     return Library::get().write(handle, memory, size, offset, memory_offset);
-}
-
-CUfileError_t cuFileReadAsync(CUfileHandle_t handle, void* memory, size_t* size, off_t* offset, off_t* memory_offset,
-                              ssize_t* got, CUstream stream) {
-    return in_order(handle, memory, size, offset, memory_offset, got, stream,
-                    [&] { return Library::get().read(handle, memory, *size, *offset, *memory_offset); });
-}
-
-CUfileError_t cuFileWriteAsync(CUfileHandle_t handle, void* memory, size_t* size, off_t* offset, off_t* memory_offset,
-                               ssize_t* written, CUstream stream) {
-    return in_order(handle, memory, size, offset, memory_offset, written, stream,
-                    [&] { return Library::get().write(handle, memory, *size, *offset, *memory_offset); });
-}
-
-CUfileError_t cuFileStreamRegister(CUstream stream, unsigned flags) {
-    return guarded([&] {
-        constexpr unsigned known_flags = 0xf;
-        if ((flags & ~known_flags) != 0) return int{CU_FILE_INVALID_VALUE};
-        std::lock_guard lock(streams().mutex);
-        return streams().known.insert(stream).second ? int{CU_FILE_SUCCESS} : int{CU_FILE_INVALID_VALUE};
-    });
-}
-
-CUfileError_t cuFileStreamDeregister(CUstream stream) {
-    return guarded([&] {
-        std::lock_guard lock(streams().mutex);
-        return streams().known.erase(stream) == 1 ? int{CU_FILE_SUCCESS} : int{CU_FILE_INVALID_VALUE};
-    });
 }
 
 }  // extern "C"

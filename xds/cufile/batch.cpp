@@ -12,7 +12,7 @@ constexpr unsigned most_requests = 4096;
 
 class Batch {
   public:
-    explicit Batch(unsigned capacity) : cookies_(capacity) {
+    explicit Batch(unsigned capacity) : slots_(capacity) {
         if (::xds::Context* context = Library::get().context())
             queue_ = std::make_unique<::xds::Queue>(context->queue(capacity));
         for (unsigned slot = capacity; slot > 0; --slot) free_.push_back(slot - 1);
@@ -32,7 +32,9 @@ class Batch {
         std::lock_guard lock(mutex_);
         // What was not fetched yet has its place too.
         if (count > free_.size()) return CU_FILE_BATCH_FULL;
+        Clock clock;
         for (unsigned i = 0; i < count; ++i) start(requests[i], *files[i]);
+        Library::get().statistics().batch_time(true, clock.microseconds());
         return CU_FILE_SUCCESS;
     }
 
@@ -43,7 +45,7 @@ class Batch {
         std::lock_guard lock(mutex_);
         while (!done_.empty() && events.size() < most) {
             unsigned slot = done_.front().slot;
-            events.push_back({cookies_[slot], done_.front().status, static_cast<size_t>(done_.front().result)});
+            events.push_back({slots_[slot].cookie, done_.front().status, static_cast<size_t>(done_.front().result)});
             done_.pop_front();
             free_.push_back(slot);
         }
@@ -52,10 +54,14 @@ class Batch {
 
     void cancel() {
         if (queue_ == nullptr) return;
-        for (unsigned slot = 0; slot < cookies_.size(); ++slot) (void)queue_->cancel(slot);
+        for (unsigned slot = 0; slot < slots_.size(); ++slot) (void)queue_->cancel(slot);
     }
 
   private:
+    struct Slot {
+        void* cookie;  // the program's
+        bool reads, is_local;
+    };
     struct Done {
         unsigned slot;
         int status;
@@ -66,8 +72,10 @@ class Batch {
         const auto& batch = request.u.batch;
         unsigned slot = free_.back();
         free_.pop_back();
-        cookies_[slot] = request.cookie;
         bool reads = request.opcode == CUFILE_READ;
+        slots_[slot] = {request.cookie, reads, !file.remote};
+        Library::get().statistics().count(Event::batch_enqueued, true);
+        if (!file.remote) Library::get().statistics().count(Event::batch_enqueued_locally, true);
         if (file.remote && queue_ != nullptr) {
             char* memory = static_cast<char*>(batch.devPtr_base) + batch.devPtr_offset;
             auto offset = static_cast<uint64_t>(batch.file_offset);
@@ -75,14 +83,13 @@ class Batch {
                                : queue_->write(*file.xds, memory, batch.size, offset, slot);
             if (taken) return;
         }
-        ssize_t result = reads ? Library::get().read(request.fh, batch.devPtr_base, batch.size, batch.file_offset,
-                                                     batch.devPtr_offset)
-                               : Library::get().write(request.fh, batch.devPtr_base, batch.size, batch.file_offset,
-                                                      batch.devPtr_offset);
+        ssize_t result = Library::get().move(reads, request.fh, batch.devPtr_base, batch.size, batch.file_offset,
+                                             batch.devPtr_offset);
         finish(slot, result == -1 ? -errno : result);
     }
 
     void finish(unsigned slot, int64_t result) {
+        Library::get().statistics().batch_moved(slots_[slot].reads, result, slots_[slot].is_local);
         done_.push_back(
             {slot, result >= 0 ? CUFILE_COMPLETE : (result == -ECANCELED ? CUFILE_CANCELED : CUFILE_FAILED), result});
     }
@@ -104,7 +111,7 @@ class Batch {
 
     std::mutex mutex_;
     std::unique_ptr<::xds::Queue> queue_;
-    std::vector<void*> cookies_;  // the program's, by slot; the queue's cookies are slots
+    std::vector<Slot> slots_;  // the queue's cookies are their indices
     std::vector<unsigned> free_;
     std::deque<Done> done_;
 };
@@ -147,7 +154,7 @@ CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t* batch, unsigned capacity) 
         uintptr_t number = ++batches().last;
         batches().all.emplace(number, std::move(made));
         *batch = reinterpret_cast<CUfileBatchHandle_t>(number);
-        Library::get().statistics().batches.count(true);
+        Library::get().statistics().count(Event::batch_set_up, true);
         return int{CU_FILE_SUCCESS};
     });
 }
@@ -159,7 +166,7 @@ CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch, unsigned count, CUf
         if (found == nullptr || requests == nullptr || count == 0 || flags != 0) return int{CU_FILE_INVALID_VALUE};
         return found->submit(requests, count);
     });
-    Library::get().statistics().submissions.count(result.err == CU_FILE_SUCCESS);
+    Library::get().statistics().count(Event::batch_submit, result.err == CU_FILE_SUCCESS);
     return result;
 }
 
@@ -169,9 +176,12 @@ CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch, unsigned least, 
         std::shared_ptr<Batch> found = find(batch);
         if (found == nullptr || count == nullptr || events == nullptr || *count == 0 || least > *count)
             return int{CU_FILE_INVALID_VALUE};
+        Clock clock;
         std::vector<CUfileIOEvents_t> fetched = found->fetch(least, *count, milliseconds(timeout));
         std::copy(fetched.begin(), fetched.end(), events);
         *count = static_cast<unsigned>(fetched.size());
+        Library::get().statistics().count(Event::batch_complete, true);
+        Library::get().statistics().batch_time(false, clock.microseconds());
         return int{CU_FILE_SUCCESS};
     });
 }
@@ -181,7 +191,7 @@ CUfileError_t cuFileBatchIOCancel(CUfileBatchHandle_t batch) {
         std::shared_ptr<Batch> found = find(batch);
         if (found == nullptr) return int{CU_FILE_INVALID_VALUE};
         found->cancel();
-        Library::get().statistics().cancellations.count(true);
+        Library::get().statistics().count(Event::batch_cancel, true);
         return int{CU_FILE_SUCCESS};
     });
 }
@@ -194,6 +204,7 @@ void cuFileBatchIODestroy(CUfileBatchHandle_t batch) {
         std::shared_ptr<Batch> last = std::move(found->second);
         batches().all.erase(found);
         lock.unlock();
+        Library::get().statistics().count(Event::batch_destroy, true);
         last.reset();  // cancels what is in progress and waits for it
         return CU_FILE_SUCCESS;
     });

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <chrono>
 #include <cstdlib>
 
 namespace fabric::xds::cufile {
@@ -175,49 +174,34 @@ ssize_t Library::transfer(CUfileHandle_t handle, const void* memory, off_t offse
     }
 }
 
-namespace {
-
-class Clock {
-  public:
-    uint64_t microseconds() const {
-        auto passed = std::chrono::steady_clock::now() - start_;
-        return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(passed).count());
-    }
-
-  private:
-    const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-void count(ssize_t result, const Clock& clock, Counted& operations, std::atomic<uint64_t>& bytes,
-           std::atomic<uint64_t>& time) {
-    operations.count(result >= 0);
-    if (result < 0) return;
-    bytes.fetch_add(static_cast<uint64_t>(result), std::memory_order_relaxed);
-    time.fetch_add(clock.microseconds(), std::memory_order_relaxed);
+ssize_t Library::move(bool read, CUfileHandle_t handle, void* memory, size_t size, off_t offset, off_t memory_offset) {
+    return transfer(handle, memory, offset, memory_offset, [&](File& file) -> ssize_t {
+        if (file.real != nullptr)
+            return read ? real_.read(file.real, memory, size, offset, memory_offset)
+                        : real_.write(file.real, memory, size, offset, memory_offset);
+        char* at = static_cast<char*>(memory) + memory_offset;
+        auto from = static_cast<uint64_t>(offset);
+        return static_cast<ssize_t>(read ? file.xds->read(at, size, from) : file.xds->write(at, size, from));
+    });
 }
 
-}  // namespace
+ssize_t Library::counted(bool read, CUfileHandle_t handle, void* memory, size_t size, off_t offset,
+                         off_t memory_offset) {
+    Clock clock;
+    ssize_t result = move(read, handle, memory, size, offset, memory_offset);
+    int error = errno;
+    std::shared_ptr<File> used = file(handle);
+    statistics_.moved(read, result, clock.microseconds(), memory, used == nullptr || !used->remote);
+    errno = error;
+    return result;
+}
 
 ssize_t Library::read(CUfileHandle_t handle, void* memory, size_t size, off_t offset, off_t memory_offset) {
-    Clock clock;
-    ssize_t result = transfer(handle, memory, offset, memory_offset, [&](File& file) -> ssize_t {
-        if (file.real != nullptr) return real_.read(file.real, memory, size, offset, memory_offset);
-        return static_cast<ssize_t>(
-            file.xds->read(static_cast<char*>(memory) + memory_offset, size, static_cast<uint64_t>(offset)));
-    });
-    count(result, clock, statistics_.reads, statistics_.read_bytes, statistics_.read_us);
-    return result;
+    return counted(true, handle, memory, size, offset, memory_offset);
 }
 
 ssize_t Library::write(CUfileHandle_t handle, const void* memory, size_t size, off_t offset, off_t memory_offset) {
-    Clock clock;
-    ssize_t result = transfer(handle, memory, offset, memory_offset, [&](File& file) -> ssize_t {
-        if (file.real != nullptr) return real_.write(file.real, memory, size, offset, memory_offset);
-        return static_cast<ssize_t>(
-            file.xds->write(static_cast<const char*>(memory) + memory_offset, size, static_cast<uint64_t>(offset)));
-    });
-    count(result, clock, statistics_.writes, statistics_.written_bytes, statistics_.written_us);
-    return result;
+    return counted(false, handle, const_cast<void*>(memory), size, offset, memory_offset);
 }
 
 }  // namespace fabric::xds::cufile

@@ -11,6 +11,7 @@
 #include "xds/client/include/xds.hpp"
 #include "xds/cufile/abi.h"
 #include "xds/cufile/real.h"
+#include "xds/cufile/statistics.h"
 
 namespace fabric::xds::cufile {
 
@@ -20,15 +21,6 @@ struct File {
     std::unique_ptr<::xds::File> xds;  // of the target, or of this process itself
     CUfileHandle_t real = nullptr;     // in the real library
     bool remote = false;               // by XDS
-};
-
-struct Counted {
-    std::atomic<uint64_t> ok{0}, failed{0};
-    void count(bool success) { (success ? ok : failed).fetch_add(1, std::memory_order_relaxed); }
-};
-struct Statistics {
-    Counted reads, writes, files, files_ended, buffers, buffers_ended, batches, submissions, cancellations;
-    std::atomic<uint64_t> read_bytes{0}, written_bytes{0}, read_us{0}, written_us{0};
 };
 
 inline CUfileError_t error(int code) { return {code, 0}; }
@@ -58,12 +50,17 @@ class Library {
     ssize_t read(CUfileHandle_t handle, void* memory, size_t size, off_t offset, off_t memory_offset);
     ssize_t write(CUfileHandle_t handle, const void* memory, size_t size, off_t offset, off_t memory_offset);
 
+    // The same, not counted: part of a batch.
+    ssize_t move(bool read, CUfileHandle_t handle, void* memory, size_t size, off_t offset, off_t memory_offset);
+
     // Null: XDS_ADDRESS is not set, or nobody answers there.
     ::xds::Context* context();
     Statistics& statistics() { return statistics_; }
+    const Real& real() const { return real_; }
 
   private:
     Library();
+    ssize_t counted(bool read, CUfileHandle_t handle, void* memory, size_t size, off_t offset, off_t memory_offset);
     template <typename Move>
     ssize_t transfer(CUfileHandle_t handle, const void* memory, off_t offset, off_t memory_offset, Move&& move);
 

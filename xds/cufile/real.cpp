@@ -38,6 +38,10 @@ Real Real::load() {
         void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (library == nullptr) continue;
         Real real;
+        find(library, "cuFileReadAsync", real.read_async);
+        find(library, "cuFileWriteAsync", real.write_async);
+        find(library, "cuFileStreamRegister", real.add_stream);
+        find(library, "cuFileStreamDeregister", real.remove_stream);
         if (find(library, "cuFileDriverOpen", real.open) && find(library, "cuFileDriverClose_v2", real.close) &&
             find(library, "cuFileHandleRegister", real.add_file) &&
             find(library, "cuFileHandleDeregister", real.remove_file) &&

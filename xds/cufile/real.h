@@ -16,6 +16,11 @@ struct Real {
     decltype(&cuFileBufDeregister) remove_buffer = nullptr;
     decltype(&cuFileRead) read = nullptr;
     decltype(&cuFileWrite) write = nullptr;
+    // Null in versions before 1.7.
+    decltype(&cuFileReadAsync) read_async = nullptr;
+    decltype(&cuFileWriteAsync) write_async = nullptr;
+    decltype(&cuFileStreamRegister) add_stream = nullptr;
+    decltype(&cuFileStreamDeregister) remove_stream = nullptr;
 
     bool there() const { return add_file != nullptr; }
     static Real load();

@@ -1,8 +1,10 @@
-// cuFile's properties, parameters and statistics. Parameters tune NVIDIA's library; here they are kept and given back,
+// cuFile's properties and parameters. Parameters tune NVIDIA's library; here they are kept and given back,
 // so that a program which sets them finds what it set. Libxds has its own settings (see xds.h).
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "xds/cufile/library.h"
 
@@ -15,12 +17,12 @@ struct Settings {
     std::mutex mutex;
     bool poll = false;
     size_t poll_threshold = 4, direct_io = 16384, cache = kib_of_staging, pinned = 33554432;  // KiB
-    int statistics_level = 0;
     // By the documented order of CUFileSizeTConfigParameter_t, CUFileBoolConfigParameter_t,
     // CUFileStringConfigParameter_t.
     std::array<size_t, 12> sizes{0, 128, 4, 8192, 8, 16384, kib_of_staging, kib_of_piece, 33554432, 128, 4, 0};
     std::array<bool, 12> switches{false, true};
     std::array<std::string, 3> texts{"ERROR", "", ""};
+    std::vector<size_t> slab_sizes{4, 1024, 16384}, slab_counts{128, 64, 64};  // KiB; pools of NVIDIA's POSIX path
 };
 Settings& settings() {
     static auto* instance = new Settings;
@@ -52,29 +54,6 @@ int set_parameter(Table& table, int parameter, const Value& value) {
     std::lock_guard lock(settings().mutex);
     table[static_cast<size_t>(parameter)] = value;
     return CU_FILE_SUCCESS;
-}
-
-CUfileOpCounter_t counter(const Counted& counted) { return {counted.ok.load(), counted.failed.load()}; }
-
-CUfileStatsLevel1_t statistics() {
-    const Statistics& now = Library::get().statistics();
-    CUfileStatsLevel1_t stats{};
-    stats.read_ops = counter(now.reads);
-    stats.write_ops = counter(now.writes);
-    stats.hdl_register_ops = counter(now.files);
-    stats.hdl_deregister_ops = counter(now.files_ended);
-    stats.buf_register_ops = counter(now.buffers);
-    stats.buf_deregister_ops = counter(now.buffers_ended);
-    stats.batch_setup_ops = counter(now.batches);
-    stats.batch_submit_ops = counter(now.submissions);
-    stats.batch_cancel_ops = counter(now.cancellations);
-    stats.read_bytes = now.read_bytes.load();
-    stats.write_bytes = now.written_bytes.load();
-    stats.read_lat_sum_us = now.read_us.load();
-    stats.write_lat_sum_us = now.written_us.load();
-    stats.read_lat_avg_us = stats.read_ops.ok == 0 ? 0 : stats.read_lat_sum_us / stats.read_ops.ok;
-    stats.write_lat_avg_us = stats.write_ops.ok == 0 ? 0 : stats.write_lat_sum_us / stats.write_ops.ok;
-    return stats;
 }
 
 }  // namespace
@@ -150,34 +129,38 @@ CUfileError_t cuFileSetParameterString(int parameter, const char* text) {
     });
 }
 
-// ---- statistics: always counted, levels above 1 have nothing to add ----
+// Any value is kept.
+CUfileError_t cuFileGetParameterMinMaxValue(int parameter, size_t* least, size_t* most) {
+    return guarded([&] {
+        size_t now = 0;
+        int code = get_parameter(settings().sizes, parameter, &now);
+        if (code != CU_FILE_SUCCESS || least == nullptr || most == nullptr) return int{CU_FILE_INVALID_VALUE};
+        *least = 0;
+        *most = SIZE_MAX;
+        return int{CU_FILE_SUCCESS};
+    });
+}
 
-CUfileError_t cuFileSetStatsLevel(int level) {
-    if (level < 0 || level > 3) return error(CU_FILE_INVALID_VALUE);
-    std::lock_guard lock(settings().mutex);
-    settings().statistics_level = level;
-    return error(CU_FILE_SUCCESS);
+CUfileError_t cuFileSetParameterPosixPoolSlabArray(const size_t* sizes, const size_t* counts, int length) {
+    return guarded([&] {
+        if (sizes == nullptr || counts == nullptr || length <= 0) return int{CU_FILE_INVALID_VALUE};
+        if (Library::get().uses() > 0) return int{CU_FILE_DRIVER_ALREADY_OPEN};
+        std::lock_guard lock(settings().mutex);
+        settings().slab_sizes.assign(sizes, sizes + length);
+        settings().slab_counts.assign(counts, counts + length);
+        return int{CU_FILE_SUCCESS};
+    });
 }
-CUfileError_t cuFileGetStatsLevel(int* level) {
-    if (level == nullptr) return error(CU_FILE_INVALID_VALUE);
-    std::lock_guard lock(settings().mutex);
-    *level = settings().statistics_level;
-    return error(CU_FILE_SUCCESS);
-}
-CUfileError_t cuFileStatsStart(void) { return error(CU_FILE_SUCCESS); }
-CUfileError_t cuFileStatsStop(void) { return error(CU_FILE_SUCCESS); }
-CUfileError_t cuFileStatsReset(void) {
-    Statistics& now = Library::get().statistics();
-    for (Counted* counted : {&now.reads, &now.writes, &now.files, &now.files_ended, &now.buffers, &now.buffers_ended,
-                             &now.batches, &now.submissions, &now.cancellations})
-        counted->ok = counted->failed = 0;
-    for (std::atomic<uint64_t>* sum : {&now.read_bytes, &now.written_bytes, &now.read_us, &now.written_us}) *sum = 0;
-    return error(CU_FILE_SUCCESS);
-}
-CUfileError_t cuFileGetStatsL1(CUfileStatsLevel1_t* stats) {
-    if (stats == nullptr) return error(CU_FILE_INVALID_VALUE);
-    *stats = statistics();
-    return error(CU_FILE_SUCCESS);
+CUfileError_t cuFileGetParameterPosixPoolSlabArray(size_t* sizes, size_t* counts, int length) {
+    return guarded([&] {
+        std::lock_guard lock(settings().mutex);
+        const Settings& now = settings();
+        if (sizes == nullptr || counts == nullptr || length != static_cast<int>(now.slab_sizes.size()))
+            return int{CU_FILE_INVALID_VALUE};
+        std::copy(now.slab_sizes.begin(), now.slab_sizes.end(), sizes);
+        std::copy(now.slab_counts.begin(), now.slab_counts.end(), counts);
+        return int{CU_FILE_SUCCESS};
+    });
 }
 
 }  // extern "C"

@@ -1,50 +1,42 @@
 #include "xds/memory/cuda.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <sstream>
 #include <string>
 
 #include "common/crc32c.h"
+#include "xds/memory/cuda_driver.h"
+#include "xds/memory/cuda_stream.h"
 
 namespace fabric::xds::memory {
 namespace {
 
-// The part of the driver's interface that is used (CUDA Driver API reference: "Unified Addressing", "Memory
-// Management", "Context Management"), declared here so that building needs no CUDA headers.
-using CuResult = int;
-using CuDevicePointer = unsigned long long;
-using CuContext = struct CuContextTag*;
 constexpr int attribute_context = 1, attribute_memory_type = 2, attribute_buffer_id = 7, attribute_device = 9,
               attribute_range_start = 11, attribute_range_size = 12;
 constexpr unsigned memory_type_device = 2;
 constexpr int handle_type_dmabuf = 1;
+constexpr unsigned stream_non_blocking = 1;
 
-struct Driver {
-    CuResult (*init)(unsigned) = nullptr;
-    CuResult (*device_count)(int*) = nullptr;
-    CuResult (*pointer_attribute)(void*, int, CuDevicePointer) = nullptr;
-    CuResult (*primary_context)(CuContext*, int) = nullptr;
-    CuResult (*push_context)(CuContext) = nullptr;
-    CuResult (*pop_context)(CuContext*) = nullptr;
-    CuResult (*copy_in)(CuDevicePointer, const void*, size_t) = nullptr;
-    CuResult (*copy_out)(void*, CuDevicePointer, size_t) = nullptr;
-    CuResult (*error_name)(CuResult, const char**) = nullptr;
-    // Null before CUDA 11.7.
-    CuResult (*range_handle)(void*, CuDevicePointer, size_t, int, unsigned long long) = nullptr;
-};
-
-template <typename F>
-bool load(void* library, const char* name, F& function) {
-    function = reinterpret_cast<F>(dlsym(library, name));
-    return function != nullptr;
+// Of a GPU, by its PCI address as CUDA writes it.
+uint64_t bar_of_device(std::string bus) {
+    for (char& digit : bus) digit = static_cast<char>(std::tolower(digit));
+    std::ifstream file("/sys/bus/pci/devices/" + bus + "/resource");
+    return bar_size(std::string(std::istreambuf_iterator<char>(file), {}), 1);
 }
 
 class Cuda : public Kind {
   public:
-    explicit Cuda(const Driver& driver) : driver_(driver) {}
+    explicit Cuda(const CudaDriver& driver) : driver_(driver) {}
 
     std::string_view name() const override { return "cuda"; }
     bool host_accessible() const override { return false; }
@@ -68,12 +60,14 @@ class Cuda : public Kind {
     }
 
     Status copy_in(void* to, const void* from_host, size_t length) const override {
-        return with_context(to,
-                            [&] { return driver_.copy_in(reinterpret_cast<CuDevicePointer>(to), from_host, length); });
+        return copy(to, [&](CuStream stream) {
+            return driver_.copy_in(reinterpret_cast<CuDevicePointer>(to), from_host, length, stream);
+        });
     }
     Status copy_out(void* to_host, const void* from, size_t length) const override {
-        return with_context(from,
-                            [&] { return driver_.copy_out(to_host, reinterpret_cast<CuDevicePointer>(from), length); });
+        return copy(from, [&](CuStream stream) {
+            return driver_.copy_out(to_host, reinterpret_cast<CuDevicePointer>(from), length, stream);
+        });
     }
 
     // Through host memory, piece by piece.
@@ -97,16 +91,31 @@ class Cuda : public Kind {
         uintptr_t end = (at + length + page - 1) / page * page;
         int fd = -1;
         FABRIC_RETURN_IF_ERROR(with_context(
-            address, [&] { return driver_.range_handle(&fd, start, end - start, handle_type_dmabuf, 0); }));
+            address, [&](CuContext) { return driver_.range_handle(&fd, start, end - start, handle_type_dmabuf, 0); }));
         return DmaBuf{UniqueFd(fd), at - start};
     }
     size_t aperture(int /*device*/) const override { return SIZE_MAX; }
+
+    std::optional<Device> device(unsigned index) const override {
+        Device found;
+        int number = 0;
+        if (driver_.device == nullptr || driver_.device(&number, static_cast<int>(index)) != 0) return std::nullopt;
+        if (driver_.uuid != nullptr) (void)driver_.uuid(found.uuid.data(), number);
+        char bus[32] = "";
+        if (driver_.pci_bus != nullptr && driver_.pci_bus(bus, sizeof bus, number) == 0)
+            found.aperture = bar_of_device(bus);
+        return found;
+    }
+
+    Result<std::unique_ptr<WorkStream>> open_stream(void* native) const override {
+        return CudaStream::open(driver_, static_cast<CuStream>(native));
+    }
 
   private:
     // Runs the call with the context of the memory's own device, and leaves the caller's current one as it was.
     template <typename F>
     Status with_context(const void* address, F&& call) const {
-        CuContext context = nullptr, left = nullptr;
+        CuContext context = nullptr;
         auto at = reinterpret_cast<CuDevicePointer>(address);
         CuResult result = driver_.pointer_attribute(&context, attribute_context, at);
         if (result == 0 && context == nullptr) {  // from a memory pool: it belongs to the device
@@ -114,45 +123,55 @@ class Cuda : public Kind {
             result = driver_.pointer_attribute(&device, attribute_device, at);
             if (result == 0) result = driver_.primary_context(&context, device);
         }
-        if (result != 0) return failed(result);
-        if ((result = driver_.push_context(context)) != 0) return failed(result);
-        result = call();
-        driver_.pop_context(&left);
-        return result == 0 ? Status() : failed(result);
+        if (result != 0) return driver_.failed(result);
+        CurrentContext current(driver_, context);
+        result = current.result() != 0 ? current.result() : call(context);
+        return result == 0 ? Status() : driver_.failed(result);
     }
-    Status failed(CuResult result) const {
-        const char* text = nullptr;
-        if (driver_.error_name(result, &text) != 0 || text == nullptr) text = "unknown error";
-        return {Code::io, EIO, "CUDA driver: " + std::string(text) + " (" + std::to_string(result) + ")"};
+    // In a stream of our own that waits for no other: a copy in the default stream would wait for all streams of the
+    // program, and one of them may be waiting for this copy (CudaStream).
+    template <typename F>
+    Status copy(const void* address, F&& call) const {
+        return with_context(address, [&](CuContext context) {
+            CuStream stream = nullptr;
+            CuResult result = copy_stream(context, stream);
+            if (result == 0) result = call(stream);
+            return result == 0 ? driver_.synchronize_stream(stream) : result;
+        });
+    }
+    // The context is current. Of the highest priority: work of that has connections to the device of its own, so a
+    // stream that waits does not hold it up.
+    CuResult copy_stream(CuContext context, CuStream& stream) const {
+        std::lock_guard lock(mutex_);
+        CuStream& made = copy_streams_[context];
+        int least = 0, greatest = 0;
+        CuResult result = made != nullptr ? 0 : driver_.stream_priorities(&least, &greatest);
+        if (result == 0 && made == nullptr) result = driver_.create_stream(&made, stream_non_blocking, greatest);
+        stream = made;
+        return result;
     }
 
-    const Driver driver_;
+    const CudaDriver& driver_;
+    mutable std::mutex mutex_;
+    mutable std::map<CuContext, CuStream> copy_streams_;
 };
-
-const Kind* load_cuda() {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return nullptr;
-    Driver driver;
-    bool complete =
-        load(library, "cuInit", driver.init) && load(library, "cuDeviceGetCount", driver.device_count) &&
-        load(library, "cuPointerGetAttribute", driver.pointer_attribute) &&
-        load(library, "cuDevicePrimaryCtxRetain", driver.primary_context) &&
-        load(library, "cuCtxPushCurrent_v2", driver.push_context) &&
-        load(library, "cuCtxPopCurrent_v2", driver.pop_context) && load(library, "cuMemcpyHtoD_v2", driver.copy_in) &&
-        load(library, "cuMemcpyDtoH_v2", driver.copy_out) && load(library, "cuGetErrorName", driver.error_name);
-    load(library, "cuMemGetHandleForAddressRange", driver.range_handle);
-    int devices = 0;
-    if (!complete || driver.init(0) != 0 || driver.device_count(&devices) != 0 || devices == 0) {
-        dlclose(library);
-        return nullptr;
-    }
-    return new Cuda(driver);  // never destroyed, as the driver is never unloaded
-}
 
 }  // namespace
 
+uint64_t bar_size(const std::string& resources, unsigned index) {
+    std::istringstream lines(resources);
+    std::string line;
+    for (unsigned i = 0; std::getline(lines, line); ++i) {
+        uint64_t first = 0, last = 0;
+        if (i == index && std::sscanf(line.c_str(), "%" SCNx64 " %" SCNx64, &first, &last) == 2 && last > first)
+            return last - first + 1;
+    }
+    return 0;
+}
+
 const Kind* cuda() {
-    static const Kind* kind = load_cuda();
+    // Never destroyed, as the driver is never unloaded.
+    static const Kind* kind = cuda_driver() == nullptr ? nullptr : new Cuda(*cuda_driver());
     return kind;
 }
 

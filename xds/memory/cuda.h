@@ -2,11 +2,17 @@
 // without a GPU.
 #pragma once
 
+#include <string>
+
 #include "xds/memory/kind.h"
 
 namespace fabric::xds::memory {
 
 // Null: there is no driver or no device on this machine. The first call loads the driver; it prints nothing.
 const Kind* cuda();
+
+// Bytes of a PCI device's window `index`, out of its `resource` file in sysfs (one line a window: first and last
+// address, flags); 0: there is none. GPUs of NVIDIA show their memory through window 1.
+uint64_t bar_size(const std::string& resources, unsigned index);
 
 }  // namespace fabric::xds::memory

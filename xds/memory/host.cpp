@@ -28,6 +28,13 @@ class Host : public Kind {
         return Status(Code::invalid, ENOTSUP, "host memory is registered by address, not by dma-buf");
     }
     size_t aperture(int /*device*/) const override { return SIZE_MAX; }
+    std::optional<Device> device(unsigned /*index*/) const override { return std::nullopt; }
+    Result<std::unique_ptr<WorkStream>> open_stream(void* native) const override {
+        if (native != nullptr) return Status::invalid("streams of host memory are the library's own");
+        Result<std::unique_ptr<ThreadStream>> stream = ThreadStream::start();
+        if (!stream.ok()) return stream.status();
+        return std::unique_ptr<WorkStream>(std::move(*stream));
+    }
 };
 
 }  // namespace

@@ -19,6 +19,12 @@ const std::vector<const Kind*>& kinds() {
     return *list;
 }
 
+const Kind* kind_named(std::string_view name) {
+    for (const Kind* kind : kinds())
+        if (kind->name() == name) return kind;
+    return nullptr;
+}
+
 Result<Place> locate(const void* address, size_t length) {
     if (address == nullptr) return Status(Code::invalid, EFAULT, "buffer: a null pointer");
     for (const Kind* kind : kinds()) {

@@ -1,14 +1,17 @@
 // A kind of memory that XDS moves data into and out of: host, cuda, sim. A ROCm or Ascend kind would be one more class.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "common/result.h"
 #include "common/unique_fd.h"
+#include "xds/memory/work_stream.h"
 
 namespace fabric::xds::memory {
 
@@ -32,6 +35,12 @@ struct DmaBuf {
     uint64_t offset = 0;  // of the asked address in it, bytes
 };
 
+// A device of a kind.
+struct Device {
+    std::array<unsigned char, 16> uuid{};
+    uint64_t aperture = 0;  // bytes that other devices can reach at once; 0: unknown
+};
+
 // All functions may be called from any thread, for any device, whatever device is current in the calling thread.
 class Kind {
   public:
@@ -53,10 +62,20 @@ class Kind {
     virtual Result<DmaBuf> export_dmabuf(const void* address, size_t length) const = 0;
     // Bytes of one device that a card can reach at once; larger buffers are registered in windows.
     virtual size_t aperture(int device) const = 0;
+
+    // Empty: no such device.
+    virtual std::optional<Device> device(unsigned index) const = 0;
+
+    // A stream in whose order work on such memory is done. `native`: one of the device's own that the caller made and
+    // keeps (cuda: a CUstream, null for the default stream of the context that is current at each call); EINVAL where
+    // the kind has none of its own, and it is not null.
+    virtual Result<std::unique_ptr<WorkStream>> open_stream(void* native) const = 0;
 };
 
 // The kinds present in this process, host last: the first that knows an address has it. Static objects.
 const std::vector<const Kind*>& kinds();
+// Null: no such kind in this process.
+const Kind* kind_named(std::string_view name);
 
 // An address with its kind and its allocation.
 struct Place {

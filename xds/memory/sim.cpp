@@ -83,6 +83,27 @@ class Sim : public Kind {
         return settings_.aperture;
     }
 
+    // Those that have memory now; their number is their identity.
+    std::optional<Device> device(unsigned index) const override {
+        std::shared_lock lock(mutex_);
+        for (const auto& [start, block] : blocks_)
+            if (block->device == static_cast<int>(index)) {
+                Device found;
+                found.uuid[15] = static_cast<unsigned char>(index);
+                found.aperture = block->settings.aperture;
+                return found;
+            }
+        return std::nullopt;
+    }
+
+    Result<std::unique_ptr<WorkStream>> open_stream(void* native) const override {
+        if (native != nullptr) return Status::invalid("sim: streams are the library's own");
+        std::shared_lock lock(mutex_);
+        Result<std::unique_ptr<ThreadStream>> stream = ThreadStream::start(settings_.stream_delay);
+        if (!stream.ok()) return stream.status();
+        return std::unique_ptr<WorkStream>(std::move(*stream));
+    }
+
     void configure(const SimSettings& settings) {
         std::unique_lock lock(mutex_);
         settings_ = settings;

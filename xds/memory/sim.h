@@ -3,15 +3,18 @@
 // through a second mapping that only this kind knows.
 #pragma once
 
+#include <chrono>
+
 #include "xds/memory/kind.h"
 
 namespace fabric::xds::memory {
 
-// All settings hold for the allocations made after them.
+// All settings hold for the allocations and streams made after them.
 struct SimSettings {
-    size_t aperture = SIZE_MAX;          // bytes that a card could reach at once
-    uint64_t copy_bytes_per_second = 0;  // 0: as fast as memory is
-    bool dmabuf = false;                 // whether export_dmabuf works (with a plain memory file)
+    size_t aperture = SIZE_MAX;                 // bytes that a card could reach at once
+    uint64_t copy_bytes_per_second = 0;         // 0: as fast as memory is
+    bool dmabuf = false;                        // whether export_dmabuf works (with a plain memory file)
+    std::chrono::microseconds stream_delay{0};  // before each piece of work in a stream begins
 };
 
 const Kind& sim();

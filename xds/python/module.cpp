@@ -7,6 +7,7 @@
 
 #include "xds/client/include/xds.hpp"
 #include "xds/python/memory.h"
+#include "xds/python/stream.h"
 #include "xds/python/tensor.h"
 
 namespace py = pybind11;
@@ -214,6 +215,19 @@ void add_file(py::module_& module) {
         .def("write", &PyFile::write, py::arg("memory"), py::arg("offset") = 0)
         .def("read_batch", &read_batch, py::arg("requests"),
              "Reads [(memory, offset), ...] at once; returns the bytes of each.")
+        .def(
+            "read_into_stream",
+            [](const PyFile& file, const py::object& memory, PyStream& stream, off_t offset) {
+                return stream.read(file.file(), memory, offset);
+            },
+            py::arg("memory"), py::arg("stream"), py::arg("offset") = 0,
+            "As read_into, in the stream's order; a Transfer, whose result is set when the stream has come by.")
+        .def(
+            "write_from_stream",
+            [](const PyFile& file, const py::object& memory, PyStream& stream, off_t offset) {
+                return stream.write(file.file(), memory, offset);
+            },
+            py::arg("memory"), py::arg("stream"), py::arg("offset") = 0)
         .def("sync", &PyFile::sync, "Makes completed writes durable.")
         .def("explain", &PyFile::explain, py::arg("memory"), "Which way data would go, and why.")
         .def("close", &PyFile::close)
@@ -258,6 +272,20 @@ void add_context(py::module_& module) {
         });
 }
 
+void add_stream(py::module_& module) {
+    py::class_<::xds::Transfer, std::shared_ptr<::xds::Transfer>>(module, "Transfer", "A request in a stream.")
+        .def_readwrite("length", &::xds::Transfer::length, "Looked at when its turn has come, as the offset is.")
+        .def_readwrite("offset", &::xds::Transfer::offset)
+        .def_readonly("result", &::xds::Transfer::result, "Bytes, or a negative errno value.");
+    py::class_<PyStream>(module, "Stream", "An order of work (see xds.h): kind host, sim, or cuda with a CUstream.")
+        .def(py::init<const std::string&, uintptr_t>(), py::arg("kind") = "host", py::arg("native") = 0)
+        .def("call", &PyStream::call, py::arg("function"), "Calls it in the stream's order, in another thread.")
+        .def("sync", &PyStream::sync, "Waits for what was given before; OSError of the first request that failed.")
+        .def("close", &PyStream::close)
+        .def("__enter__", [](py::object self) { return self; })
+        .def("__exit__", [](PyStream& self, const py::args&) { self.close(); });
+}
+
 void add_memory(py::module_& module) {
     py::class_<Tensor>(module, "Tensor", py::buffer_protocol(), "Host memory with an element type and a shape.")
         .def(py::init<const std::string&, std::vector<int64_t>>(), py::arg("dtype"), py::arg("shape"))
@@ -297,6 +325,7 @@ PYBIND11_MODULE(_xds, module) {
     });
     module.attr("__version__") = xds_version();
     add_memory(module);
+    add_stream(module);
     add_file(module);
     add_context(module);
 }

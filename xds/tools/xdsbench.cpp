@@ -139,6 +139,18 @@ Status make_file(const Context& context, const std::string& name, uint64_t size)
     return result == 0 ? Status() : last_failure(result, "flush of " + name);
 }
 
+// The way that most bytes of a context went since `before`.
+uint32_t most_used_path(const Context& context, const xds_stats& before) {
+    xds_stats now{};
+    now.size = sizeof now;
+    if (xds_stats_get(context.get(), &now) != 0) return XDS_PATH_NONE;
+    std::pair<uint64_t, uint32_t> ways[] = {{now.direct_bytes - before.direct_bytes, XDS_PATH_DIRECT},
+                                            {now.staged_bytes - before.staged_bytes, XDS_PATH_STAGED},
+                                            {now.tcp_bytes - before.tcp_bytes, XDS_PATH_TCP}};
+    auto most = *std::max_element(std::begin(ways), std::end(ways));
+    return most.first == 0 ? uint32_t{XDS_PATH_NONE} : most.second;
+}
+
 Outcome read_batches(const Arguments& arguments, const Context& context, Memory& memory, unsigned thread,
                      Clock::time_point end) {
     Outcome outcome;
@@ -157,6 +169,9 @@ Outcome read_batches(const Arguments& arguments, const Context& context, Memory&
         files[i].buffer = memory.data() + i * each;
         files[i].length = each;
     }
+    xds_stats before{};
+    before.size = sizeof before;
+    (void)xds_stats_get(context.get(), &before);
     do {
         int failed = xds_read_many(context.get(), files.data(), count);
         if (failed != 0)
@@ -164,6 +179,7 @@ Outcome read_batches(const Arguments& arguments, const Context& context, Memory&
         for (const xds_many& file : files) outcome.bytes += file.got;
         outcome.requests += count;
     } while (outcome.status.ok() && Clock::now() < end);
+    outcome.path = most_used_path(context, before);
     return outcome;
 }
 
@@ -212,7 +228,7 @@ Result<Report> measure(const Arguments& arguments, const std::string& operation,
     }
     Report report;
     report.name = "xds." + operation + "." + kind;
-    report.path = operation == "many" ? (kind == "sim" ? "staged" : "tcp") : paths[outcomes[0].path % 5];
+    report.path = paths[outcomes[0].path % 5];
     report.per_second = static_cast<double>(requests) / seconds;
     report.unit = operation == "many" ? "files/s" : "MB/s";
     report.value = operation == "many" ? report.per_second : static_cast<double>(bytes) / seconds / 1e6;

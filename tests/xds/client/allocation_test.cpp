@@ -51,6 +51,8 @@ TEST(Allocation, ReadsWritesAndQueuesAllocateNothing) {
     // Else RDMA registers it for each request, which the verbs library allocates for.
     xds_buf* registered = nullptr;
     ASSERT_EQ(xds_buf_register(ctx, host.data(), host.size(), &registered), 0) << xds_error();
+    xds_stream* stream = nullptr;
+    ASSERT_EQ(xds_stream_open("host", nullptr, &stream), 0) << xds_error();
     std::vector<xds_completion> completions(16);
     for (auto& one : completions) one.size = sizeof one;
     auto round = [&] {
@@ -63,13 +65,21 @@ TEST(Allocation, ReadsWritesAndQueuesAllocateNothing) {
                 ASSERT_EQ(xds_queue_submit(queue, &io, 1), 1);
             }
             ASSERT_EQ(xds_queue_wait(queue, completions.data(), 16, 16, -1), 16);
+            size_t length = 1 << 20;
+            off_t at = 4096;
+            ssize_t results[4];
+            for (ssize_t& result : results)
+                ASSERT_EQ(xds_read_stream(f, memory, &length, &at, &at, &result, stream), 0);
+            ASSERT_EQ(xds_stream_sync(stream), 0);
+            ASSERT_EQ(results[3], 1 << 20);
         }
     };
     for (int i = 0; i < 5; ++i) round();
     counting = true;
     for (int i = 0; i < 5; ++i) round();
     counting = false;
-    EXPECT_EQ(allocations, 0) << "for 190 requests";
+    EXPECT_EQ(allocations, 0) << "for 230 requests";
+    EXPECT_EQ(xds_stream_close(stream), 0);
     EXPECT_EQ(xds_queue_destroy(queue), 0);
     EXPECT_EQ(xds_ctx_close(ctx), 0);
 }

@@ -47,6 +47,31 @@ TEST_F(Cpp, ReadsWritesAndAttributes) {
     EXPECT_EQ(error_of([&] { file.sync(); }), EBADF);
 }
 
+TEST_F(Cpp, StreamsKeepTheOrder) {
+    ::xds::Context ctx = context();
+    std::string bytes = random_bytes(1'500'000, 5), back(bytes.size(), '#');
+    ::xds::File file = ctx.open("s", O_RDWR | O_CREAT), write_only = ctx.open("w", O_WRONLY | O_CREAT);
+    ::xds::Stream stream;
+    ::xds::Transfer saved, loaded, wrong{.length = 5};
+    ssize_t seen = 0;
+    stream.call([&] { saved.length = bytes.size(); });
+    stream.write(file, bytes.data(), saved);
+    stream.call([&, held = std::make_unique<int>(1)] {
+        seen = saved.result;
+        loaded.length = back.size();
+    });
+    stream.read(file, back.data(), loaded);
+    stream.sync();
+    EXPECT_EQ(seen, static_cast<ssize_t>(bytes.size()));
+    EXPECT_EQ(loaded.result, static_cast<ssize_t>(bytes.size()));
+    EXPECT_TRUE(back == bytes);
+    stream.read(write_only, back.data(), wrong);
+    EXPECT_EQ(error_of([&] { stream.sync(); }), EBADF);
+    stream.close();
+    EXPECT_EQ(error_of([&] { stream.sync(); }), EBADF);
+    EXPECT_EQ(error_of([] { ::xds::Stream none("abacus"); }), ENOTSUP);
+}
+
 TEST_F(Cpp, OwnersMoveAndEndWhatTheyOwn) {
     put(file("f"), "bytes");
     ::xds::Context ctx = context();

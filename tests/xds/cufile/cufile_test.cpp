@@ -49,6 +49,18 @@ TEST_P(CuFile, OverXdsTheTargetsDiskIsTheOneThatCounts) {
     EXPECT_NE(outcome.output.find("Input/output error"), std::string::npos) << outcome.output;
 }
 
+// A program with a GPU: its memory and its streams are those of a fake driver, or, where XDS_TEST_GPU is set, of the
+// machine's own.
+TEST_F(CuFileReal, MemoryAndStreamsOfCuda) {
+    std::string driver = std::getenv("XDS_TEST_GPU") != nullptr ? "" : "LD_LIBRARY_PATH=" FAKE_CUDA " ";
+    Outcome alone = run(driver, folder_.path(), "cuda");
+    EXPECT_EQ(alone.status, 0) << alone.output;
+    Daemon daemon(folder_.path());
+    Outcome outcome = run(driver + "XDS_VERIFY=1 XDS_ADDRESS=" + daemon.address() + " XDS_MOUNT=" + folder_.path(),
+                          folder_.path(), "cuda");
+    EXPECT_EQ(outcome.status, 0) << outcome.output;
+}
+
 // Files that are not the gateway's go to NVIDIA's library where it is, those that are do not.
 TEST_F(CuFileReal, TheRealLibraryGetsTheOtherFiles) {
     const std::string real = "XDS_CUFILE_REAL=" FAKE;

@@ -1,8 +1,9 @@
 // A program that uses cuFile as its reference documents it, and knows nothing of XDS but for the simulated
-// accelerator's memory. It is built against NVIDIA's cufile.h where that is installed, else against our declarations of
-// its interface.
+// accelerator's memory, and of CUDA's driver where its memory is that of a GPU. It is built against NVIDIA's cufile.h
+// where that is installed, else against our declarations of its interface.
 //
-// usage: program FOLDER host|sim; ends with 0 when all is as documented.
+// usage: program FOLDER host|sim|cuda; ends with 0 when all is as documented.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -25,6 +26,8 @@
 static_assert(sizeof(CUfileError_t) == 8 && sizeof(CUfileDescr_t) == 24 && sizeof(CUfileIOEvents_t) == 24);
 static_assert(offsetof(CUfileDescr_t, handle) == 8 && offsetof(CUfileDescr_t, fs_ops) == 16);
 static_assert(sizeof(CUfileDrvProps_t) == 56 && offsetof(CUfileDrvProps_t, fflags) == 32);
+static_assert(sizeof(CUfileStatsLevel1_t) == 512 && sizeof(CUfileStatsLevel2_t) == 512 + 512);
+static_assert(sizeof(CUfilePerGpuStats_t) == 248 && sizeof(CUfileStatsLevel3_t) == 1024 + 8 + 16 * 248);
 static_assert(sizeof(CUfileIOParams_t) == 64 && offsetof(CUfileIOParams_t, u.batch.devPtr_base) == 8 &&
               offsetof(CUfileIOParams_t, u.batch.size) == 32 && offsetof(CUfileIOParams_t, fh) == 40 &&
               offsetof(CUfileIOParams_t, opcode) == 48 && offsetof(CUfileIOParams_t, cookie) == 56);
@@ -39,40 +42,85 @@ void check(bool good, const char* what, int line) {
 }
 #define CHECK(condition) check(condition, #condition, __LINE__)
 
+// What of the CUDA driver the program uses itself, on device 0.
+struct Gpu {
+    using Address = unsigned long long;
+    template <typename F>
+    static F* load(const char* name) {
+        static void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+        return driver == nullptr ? nullptr : reinterpret_cast<F*>(dlsym(driver, name));
+    }
+    bool start() const {
+        auto* init = load<int(unsigned)>("cuInit");
+        auto* retain = load<int(void**, int)>("cuDevicePrimaryCtxRetain");
+        auto* set = load<int(void*)>("cuCtxSetCurrent");
+        void* context = nullptr;
+        return init != nullptr && init(0) == 0 && retain(&context, 0) == 0 && set(context) == 0;
+    }
+    int (*allocate)(Address*, size_t) = load<int(Address*, size_t)>("cuMemAlloc_v2");
+    int (*free)(Address) = load<int(Address)>("cuMemFree_v2");
+    int (*in)(Address, const void*, size_t,
+              CUstream) = load<int(Address, const void*, size_t, CUstream)>("cuMemcpyHtoDAsync_v2");
+    int (*out)(void*, Address, size_t, CUstream) = load<int(void*, Address, size_t, CUstream)>("cuMemcpyDtoHAsync_v2");
+    int (*synchronize)(CUstream) = load<int(CUstream)>("cuStreamSynchronize");
+    int (*create)(CUstream*, unsigned) = load<int(CUstream*, unsigned)>("cuStreamCreate");
+};
+const Gpu& gpu() {
+    static const Gpu instance;
+    return instance;
+}
+
+enum class Kind { host, sim, cuda };
+
 class Memory {
   public:
-    Memory(bool sim, size_t size)
-        : sim_(sim), size_(size), data_(sim ? xds_sim_alloc(size, 0) : std::aligned_alloc(4096, size)) {
+    Memory(Kind kind, size_t size) : kind_(kind), size_(size) {
+        if (kind == Kind::sim) {
+            data_ = xds_sim_alloc(size, 0);
+        } else if (kind == Kind::host) {
+            data_ = std::aligned_alloc(4096, size);
+        } else {
+            Gpu::Address address = 0;
+            CHECK(gpu().allocate(&address, size) == 0);
+            data_ = reinterpret_cast<void*>(address);
+        }
         write(std::string(size, '#'));
     }
     ~Memory() {
-        if (sim_)
+        if (kind_ == Kind::sim)
             xds_sim_free(data_);
-        else
+        else if (kind_ == Kind::host)
             std::free(data_);
+        else
+            gpu().free(address());
     }
     Memory(const Memory&) = delete;
     Memory& operator=(const Memory&) = delete;
     char* data() const { return static_cast<char*>(data_); }
     std::string read() const {
         std::string bytes(size_, '\0');
-        if (sim_)
+        if (kind_ == Kind::sim)
             CHECK(xds_sim_copy_out(bytes.data(), data_, size_) == 0);
-        else
+        else if (kind_ == Kind::host)
             std::memcpy(bytes.data(), data_, size_);
+        else
+            CHECK(gpu().out(bytes.data(), address(), size_, nullptr) == 0 && gpu().synchronize(nullptr) == 0);
         return bytes;
     }
     void write(const std::string& bytes) const {
-        if (sim_)
+        if (kind_ == Kind::sim)
             CHECK(xds_sim_copy_in(data_, bytes.data(), bytes.size()) == 0);
-        else
+        else if (kind_ == Kind::host)
             std::memcpy(data_, bytes.data(), bytes.size());
+        else
+            CHECK(gpu().in(address(), bytes.data(), bytes.size(), nullptr) == 0 && gpu().synchronize(nullptr) == 0);
     }
 
   private:
-    bool sim_;
+    Gpu::Address address() const { return reinterpret_cast<Gpu::Address>(data_); }
+    Kind kind_;
     size_t size_;
-    void* data_;
+    void* data_ = nullptr;
 };
 
 std::string random_bytes(size_t size, unsigned seed) {
@@ -104,7 +152,13 @@ CUfileHandle_t add(int fd) {
 
 struct Test {
     std::string folder;
-    bool sim;
+    Kind kind;
+    // One of CUDA's, or, where there is none, a number that stands for one.
+    CUstream stream(unsigned number) const {
+        CUstream made = reinterpret_cast<CUstream>(static_cast<uintptr_t>(number));
+        if (kind == Kind::cuda) CHECK(gpu().create(&made, number % 2) == 0);
+        return made;
+    }
     std::string path(const char* name) const { return folder + "/" + name; }
     int file(const char* name, const std::string& bytes) const {
         int fd = open(path(name).c_str(), O_RDWR | O_CREAT | O_TRUNC, 0666);
@@ -117,7 +171,10 @@ struct Test {
     void data() const;
     void errors() const;
     void in_streams() const;
+    void late_values(CUfileHandle_t handle, const Memory& memory, const std::string& bytes) const;
     void batches() const;
+    void statistics() const;
+    void devices() const;
 };
 
 // Before the driver is open.
@@ -158,22 +215,22 @@ void Test::driver() const {
 
 // Any offset and length, in registered and in other memory; the driver opens by itself.
 void Test::data() const {
-    std::string bytes = random_bytes(3'000'001, 1);
+    std::string bytes = random_bytes(1'200'001, 1);
     int fd = file("data", bytes);
     CUfileHandle_t handle = add(fd);
     CHECK(cuFileUseCount() == 1);
-    Memory memory(sim, 4 << 20);
+    Memory memory(kind, 2 << 20);
     for (bool registered : {false, true}) {
-        if (registered) CHECK(cuFileBufRegister(memory.data(), 4 << 20, 0).err == CU_FILE_SUCCESS);
-        for (off_t offset : {0L, 1L, 4095L, 4096L, 2'999'000L, 3'000'001L, 4'000'000L})
-            for (size_t size : {size_t{1}, size_t{4096}, size_t{4097}, size_t{3'000'001}})
+        if (registered) CHECK(cuFileBufRegister(memory.data(), 2 << 20, 0).err == CU_FILE_SUCCESS);
+        for (off_t offset : {0L, 1L, 4095L, 4096L, 1'199'000L, 1'200'001L, 4'000'000L})
+            for (size_t size : {size_t{1}, size_t{4096}, size_t{4097}, size_t{1'200'001}})
                 for (off_t at : {0L, 1L, 4096L}) {
-                    memory.write(std::string(4 << 20, '#'));
+                    memory.write(std::string(2 << 20, '#'));
                     std::string expected = bytes.substr(std::min<size_t>(offset, bytes.size()), size);
                     CHECK(cuFileRead(handle, memory.data(), size, offset, at) == static_cast<ssize_t>(expected.size()));
                     std::string found = memory.read();
                     CHECK(found == std::string(at, '#') + expected +
-                                       std::string((4 << 20) - static_cast<size_t>(at) - expected.size(), '#'));
+                                       std::string((2 << 20) - static_cast<size_t>(at) - expected.size(), '#'));
                 }
     }
     CHECK(cuFileBufRegister(memory.data(), 4096, 0).err == CU_FILE_MEMORY_ALREADY_REGISTERED);
@@ -209,11 +266,11 @@ void Test::errors() const {
     CUfileHandle_t reading = add(fd);
     description.handle.fd = fd;
     CHECK(cuFileHandleRegister(&handle, &description).err == CU_FILE_HANDLE_ALREADY_REGISTERED);
-    Memory memory(sim, 8192);
+    Memory memory(kind, 8192);
     CHECK(cuFileWrite(reading, memory.data(), 10, 0, 0) == -1 && errno == EBADF);
     CHECK(cuFileRead(reading, nullptr, 10, 0, 0) == -CU_FILE_INVALID_VALUE);
     CHECK(cuFileRead(reading, memory.data(), 10, -1, 0) == -CU_FILE_INVALID_VALUE);
-    if (sim) CHECK(cuFileRead(reading, memory.data(), 8193, 0, 0) == -CU_FILE_CUDA_POINTER_RANGE_ERROR);
+    if (kind != Kind::host) CHECK(cuFileRead(reading, memory.data(), 8193, 0, 0) == -CU_FILE_CUDA_POINTER_RANGE_ERROR);
     CHECK(cuFileBufRegister(nullptr, 10, 0).err == CU_FILE_INVALID_VALUE);
     CHECK(cuFileBufRegister(memory.data(), 0, 0).err == CU_FILE_INVALID_VALUE);
     cuFileHandleDeregister(reading);
@@ -221,26 +278,72 @@ void Test::errors() const {
     close(fd);
 }
 
+// Requests in an order: the second writes what the first has read.
 void Test::in_streams() const {
     std::string bytes = random_bytes(100'000, 3);
     int fd = file("stream", bytes);
-    CUfileHandle_t handle = add(fd);
-    Memory memory(sim, 100'000);
-    size_t size = 50'000;
-    off_t offset = 10, at = 5;
-    ssize_t moved = -7;
-    CHECK(cuFileStreamRegister(nullptr, 15).err == CU_FILE_SUCCESS);
-    CHECK(cuFileReadAsync(handle, memory.data(), &size, &offset, &at, &moved, nullptr).err == CU_FILE_SUCCESS);
-    CHECK(moved == 50'000 && memory.read().substr(5, 50'000) == bytes.substr(10, 50'000));
-    offset = 0;
-    CHECK(cuFileWriteAsync(handle, memory.data(), &size, &offset, &at, &moved, nullptr).err == CU_FILE_SUCCESS);
-    CHECK(moved == 50'000 && contents(fd, 50'000) == bytes.substr(10, 50'000));
-    CHECK(cuFileReadAsync(handle, memory.data(), nullptr, &offset, &at, &moved, nullptr).err == CU_FILE_INVALID_VALUE);
-    CHECK(cuFileReadAsync(nullptr, memory.data(), &size, &offset, &at, &moved, nullptr).err ==
+    int read_only = open(path("data").c_str(), O_RDONLY);
+    CUfileHandle_t handle = add(fd), other = add(read_only);
+    Memory memory(kind, 200'000);
+    CUstream stream = nullptr;  // CUDA's default one
+    size_t size = 100'000, beyond = 300'000;
+    off_t offset = 10, at = 5, none = 0;
+    ssize_t moved = 0, written = 0, wrong = 0;
+    CHECK(cuFileReadAsync(handle, memory.data(), &size, &offset, &at, &moved, stream).err == CU_FILE_SUCCESS);
+    CHECK(cuFileStreamRegister(stream, 16).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileStreamRegister(stream, 0).err == CU_FILE_SUCCESS);
+    CHECK(cuFileStreamRegister(stream, 0).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileWriteAsync(handle, memory.data(), &size, &none, &at, &written, stream).err == CU_FILE_SUCCESS);
+    CHECK(cuFileWriteAsync(other, memory.data(), &size, &none, &at, &wrong, stream).err == CU_FILE_SUCCESS);
+    CHECK(cuFileStreamDeregister(stream).err == CU_FILE_SUCCESS);  // waits
+    CHECK(moved == 99'990 && memory.read().substr(5, 99'990) == bytes.substr(10));
+    CHECK(written == 100'000 && contents(fd, 99'990) == bytes.substr(10));
+    CHECK(wrong == -1);
+    CHECK(cuFileStreamDeregister(stream).err == CU_FILE_INVALID_VALUE);
+    late_values(handle, memory, bytes.substr(10));
+    CHECK(cuFileReadAsync(handle, memory.data(), nullptr, &offset, &at, &moved, stream).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileReadAsync(handle, memory.data(), &size, &offset, &at, nullptr, stream).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileReadAsync(nullptr, memory.data(), &size, &offset, &at, &moved, stream).err ==
           CU_FILE_HANDLE_NOT_REGISTERED);
-    CHECK(cuFileStreamDeregister(nullptr).err == CU_FILE_SUCCESS);
-    CHECK(cuFileStreamDeregister(nullptr).err == CU_FILE_INVALID_VALUE);
+    cuFileHandleDeregister(other);
+    // An error of the memory, not of the file.
+    CHECK(cuFileStreamRegister(stream, 15).err == CU_FILE_SUCCESS);
+    CHECK(cuFileReadAsync(handle, memory.data(), &beyond, &none, &at, &moved, stream).err == CU_FILE_SUCCESS);
+    CHECK(cuFileStreamDeregister(stream).err == CU_FILE_SUCCESS);
+    if (kind != Kind::host) CHECK(moved == -CU_FILE_CUDA_POINTER_RANGE_ERROR);
     cuFileHandleDeregister(handle);
+    close(fd);
+    close(read_only);
+}
+
+// A request's size and offsets are what an earlier request of the stream has read; unless the program said that they
+// are known from the start.
+void Test::late_values(CUfileHandle_t handle, const Memory& memory, const std::string& bytes) const {
+    struct {
+        size_t size = 50;
+        off_t offset = 7, at = 20;
+    } in_file, values;
+    int fd = file("values", std::string(reinterpret_cast<const char*>(&in_file), sizeof in_file));
+    CUfileHandle_t from = add(fd);
+    for (bool fixed : {false, true}) {
+        CUstream own = stream(fixed ? 17 : 16);
+        CHECK(cuFileStreamRegister(own, fixed ? 7 : 0).err == CU_FILE_SUCCESS);
+        memory.write(std::string(200'000, '#'));
+        values.size = 100, values.offset = 0, values.at = 10;
+        size_t all = sizeof values;
+        off_t none = 0;
+        ssize_t first = 0, moved = 0;
+        if (!fixed) CHECK(cuFileReadAsync(from, &values, &all, &none, &none, &first, own).err == CU_FILE_SUCCESS);
+        CHECK(cuFileReadAsync(handle, memory.data(), &values.size, &values.offset, &values.at, &moved, own).err ==
+              CU_FILE_SUCCESS);
+        if (fixed) values = in_file;
+        CHECK(cuFileStreamDeregister(own).err == CU_FILE_SUCCESS);
+        CHECK((fixed || first == sizeof values) && values.size == 50 && moved == (fixed ? 100 : 50));
+        size_t at = fixed ? 10 : 20, size = fixed ? 100 : 50;
+        CHECK(memory.read().substr(0, 200) ==
+              std::string(at, '#') + bytes.substr(fixed ? 0 : 7, size) + std::string(200 - at - size, '#'));
+    }
+    cuFileHandleDeregister(from);
     close(fd);
 }
 
@@ -250,7 +353,7 @@ void Test::batches() const {
     std::string bytes = random_bytes(count * each, 4);
     int fd = file("batch", bytes), read_only = open(path("data").c_str(), O_RDONLY);
     CUfileHandle_t handle = add(fd), other = add(read_only);
-    Memory memory(sim, (count + 1) * each);
+    Memory memory(kind, (count + 1) * each);
     CUfileBatchHandle_t batch = nullptr;
     CHECK(cuFileBatchIOSetUp(&batch, count).err == CU_FILE_SUCCESS);
     std::vector<CUfileIOParams_t> requests(count + 1);
@@ -310,19 +413,85 @@ void Test::batches() const {
     close(read_only);
 }
 
+// Of known requests, at each level; nothing before the start and after the stop.
+void Test::statistics() const {
+    int fd = file("counted", std::string(100'000, 'c')), level = -1;
+    CUfileHandle_t handle = add(fd);
+    Memory memory(kind, 100'000);
+    CUfileStatsLevel1_t basic{};
+    CUfileStatsLevel2_t detailed{};
+    CUfileStatsLevel3_t all{};
+    CHECK(cuFileGetStatsLevel(&level).err == CU_FILE_SUCCESS && level == 0);
+    CHECK(cuFileGetStatsL1(&basic).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileSetStatsLevel(4).err == CU_FILE_INVALID_VALUE && cuFileSetStatsLevel(-1).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileSetStatsLevel(3).err == CU_FILE_SUCCESS && cuFileStatsReset().err == CU_FILE_SUCCESS);
+    CHECK(cuFileRead(handle, memory.data(), 1000, 0, 0) == 1000);
+    CHECK(cuFileStatsStart().err == CU_FILE_SUCCESS);
+    CHECK(cuFileBufRegister(memory.data(), 100'000, 0).err == CU_FILE_SUCCESS);
+    for (size_t size : {1000, 5000, 6000, 100'000})
+        CHECK(cuFileRead(handle, memory.data(), size, 0, 0) == static_cast<ssize_t>(size));
+    CHECK(cuFileWrite(handle, memory.data(), 20'000, 0, 0) == 20'000);
+    CHECK(cuFileRead(handle, memory.data(), 10, -1, 0) < 0);
+    CHECK(cuFileBufDeregister(memory.data()).err == CU_FILE_SUCCESS);
+    CHECK(cuFileStatsStop().err == CU_FILE_SUCCESS);
+    CHECK(cuFileRead(handle, memory.data(), 1000, 0, 0) == 1000);
+    CHECK(cuFileGetStatsL3(&all).err == CU_FILE_SUCCESS && cuFileGetStatsL2(&detailed).err == CU_FILE_SUCCESS);
+    CHECK(cuFileGetStatsL1(&basic).err == CU_FILE_SUCCESS);
+    CHECK(basic.read_ops.ok == 4 && basic.read_ops.err == 1 && basic.read_bytes == 112'000);
+    CHECK(basic.write_ops.ok == 1 && basic.write_bytes == 20'000 && basic.buf_register_ops.ok == 1);
+    CHECK(basic.read_bw_bytes_per_sec > 0 && basic.read_lat_avg_us <= basic.read_lat_sum_us);
+    // Below 4 KiB; 4 to 8; 8 to 16, 16 to 32, 32 to 64, 64 to 128.
+    CHECK(detailed.read_size_kb_hist[0] == 1 && detailed.read_size_kb_hist[1] == 2 &&
+          detailed.read_size_kb_hist[5] == 1);
+    CHECK(detailed.write_size_kb_hist[3] == 1);
+    const CUfilePerGpuStats_t& first = all.per_gpu_stats[0];
+    bool on_device = kind != Kind::host;
+    CHECK(first.n_total_reads == (on_device ? 5 : 0) && first.read_bytes == (on_device ? 112'000 : 0));
+    CHECK(first.n_reads_err == (on_device ? 1 : 0) && first.n_mmap_ok == (on_device ? 1 : 0));
+    CHECK(first.reg_bytes == (on_device ? 100'000 : 0) && (!on_device || all.num_gpus >= 1));
+    CHECK(cuFileSetStatsLevel(1).err == CU_FILE_SUCCESS && cuFileGetStatsL2(&detailed).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileStatsReset().err == CU_FILE_SUCCESS && cuFileGetStatsL1(&basic).err == CU_FILE_SUCCESS);
+    CHECK(basic.read_ops.ok == 0 && basic.read_bytes == 0);
+    CHECK(cuFileGetStatsL1(nullptr).err == CU_FILE_INVALID_VALUE);
+    cuFileHandleDeregister(handle);
+    close(fd);
+}
+
+void Test::devices() const {
+    size_t size = 0, least = 1, most = 0;
+    CHECK(cuFileGetBARSizeInKB(0, nullptr).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileGetBARSizeInKB(99, &size).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileGetParameterMinMaxValue(size_parameter(1), &least, &most).err == CU_FILE_SUCCESS && least < most);
+    CHECK(cuFileGetParameterMinMaxValue(size_parameter(99), &least, &most).err == CU_FILE_INVALID_VALUE);
+    size_t sizes[2] = {4, 8}, counts[2] = {1, 2};
+    CHECK(cuFileSetParameterPosixPoolSlabArray(sizes, counts, 2).err == CU_FILE_DRIVER_ALREADY_OPEN);
+    while (cuFileUseCount() > 0) CHECK(cuFileDriverClose().err == CU_FILE_SUCCESS);
+    CHECK(cuFileGetBARSizeInKB(0, &size).err == CU_FILE_DRIVER_NOT_INITIALIZED);
+    CHECK(cuFileStatsStart().err == CU_FILE_DRIVER_NOT_INITIALIZED);
+    CHECK(cuFileSetParameterPosixPoolSlabArray(sizes, counts, 2).err == CU_FILE_SUCCESS);
+    sizes[0] = counts[1] = 0;
+    CHECK(cuFileGetParameterPosixPoolSlabArray(sizes, counts, 2).err == CU_FILE_SUCCESS);
+    CHECK(sizes[0] == 4 && counts[1] == 2);
+    CHECK(cuFileGetParameterPosixPoolSlabArray(sizes, counts, 3).err == CU_FILE_INVALID_VALUE);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     if (argc != 3) return 2;
-    Test test{argv[1], std::string(argv[2]) == "sim"};
+    std::string name = argv[2];
+    Test test{argv[1], name == "sim" ? Kind::sim : (name == "cuda" ? Kind::cuda : Kind::host)};
+    if (test.kind == Kind::cuda && !gpu().start()) {
+        std::puts("no CUDA driver, or no device");
+        return 77;
+    }
     test.parameters();
     test.driver();
     test.data();
     test.errors();
     test.in_streams();
     test.batches();
-    CUfileStatsLevel1_t stats{};
-    CHECK(cuFileGetStatsL1(&stats).err == CU_FILE_SUCCESS);
-    std::printf("reads=%lu read_bytes=%lu files=%lu\n", stats.read_ops.ok, stats.read_bytes, stats.hdl_register_ops.ok);
+    test.statistics();
+    test.devices();
     return failures == 0 ? 0 : 1;
 }

@@ -214,6 +214,44 @@ def tensors_file(tensors, metadata=None, **changes):
     return struct.pack("<Q", len(text)) + text + data
 
 
+class Streams(WithTarget):
+    def test_keep_the_order_and_what_they_use(self):
+        data = self.random_file("f", 1_000_001)
+        gate, seen = threading.Event(), []
+        with self.context.open("f", "r+") as file, xds.Stream("sim") as stream:
+            device = xds.SimMemory(1_000_001)
+            stream.call(gate.wait)
+            loaded = file.read_into_stream(device, stream)
+            stream.call(lambda: seen.append(loaded.result))
+            saved = file.write_from_stream(bytes(b"new"), stream, 500_000)
+            late = file.read_into_stream(bytearray(10), stream)
+            late.offset, late.length = 500_000, 3
+            self.assertEqual([loaded.result, saved.result, seen], [0, 0, []])
+            gate.set()
+            stream.sync()
+            self.assertEqual([loaded.result, seen, saved.result, late.result], [1_000_001, [1_000_001], 3, 3])
+            self.assertEqual(device.bytes(), data)
+        with open(os.path.join(self.root, "f"), "rb") as file:
+            self.assertEqual(file.read(), data[:500_000] + b"new" + data[500_003:])
+
+    def test_errors(self):
+        self.put("f", b"bytes")
+        unraisable = []
+        sys.unraisablehook = unraisable.append
+        self.addCleanup(setattr, sys, "unraisablehook", sys.__unraisablehook__)
+        with self.context.open("f") as file, xds.Stream() as stream:
+            wrong = file.write_from_stream(b"x", stream)
+            stream.call(lambda: 1 / 0)
+            with self.assertRaises(OSError) as raised:
+                stream.sync()
+            self.assertEqual((raised.exception.errno, wrong.result), (errno.EBADF, -errno.EBADF))
+            stream.sync()
+            self.assertIs(unraisable[0].exc_type, ZeroDivisionError)
+            unraisable.clear()
+        with self.assertRaises(OSError):
+            xds.Stream("abacus")
+
+
 class Safetensors(WithTarget):
     SIZES = {"F32": 4, "BF16": 2, "I64": 8, "F8_E4M3": 1, "BOOL": 1}
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """xdscp, xds-info, xdsbench and fabricd as a user runs them.
 
-usage: tools_test.py FABRICD XDSCP XDS_INFO XDSBENCH
+usage: tools_test.py FABRICD XDSCP XDS_INFO XDSBENCH [TEST...]
+XDS_TEST_RDMA names the address of an RDMA device, to be used instead of TCP.
 """
 import json
 import os
@@ -14,6 +15,7 @@ import tempfile
 import unittest
 
 FABRICD, XDSCP, XDS_INFO, XDSBENCH = sys.argv[1:5]
+HOST = os.environ.get("XDS_TEST_RDMA", "127.0.0.1")
 
 
 class Tools(unittest.TestCase):
@@ -23,7 +25,7 @@ class Tools(unittest.TestCase):
         os.mkdir(self.root)
         self.config = os.path.join(self.folder.name, "fabricd.yaml")
         with open(self.config, "w", encoding="ascii") as file:
-            file.write(f"xds:\n  listen: 127.0.0.1:0\n  root: {self.root}\n  lanes: 1\n  drain_seconds: 5\n"
+            file.write(f"xds:\n  listen: {HOST}:0\n  root: {self.root}\n  lanes: 1\n  drain_seconds: 5\n"
                        f"security:\n  anonymous_uid: {os.geteuid()}\n  anonymous_gid: {os.getegid()}\n"
                        "metrics:\n  listen: 127.0.0.1:0\n")
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -33,7 +35,7 @@ class Tools(unittest.TestCase):
                                        stderr=subprocess.DEVNULL,
                                        env=os.environ | {"NOTIFY_SOCKET": self.notify.getsockname()})
         self.status = dict(self.daemon.stdout.readline().strip().split("=") for _ in range(3))
-        self.address = f"127.0.0.1:{self.status['xds_port']}"
+        self.address = f"{HOST}:{self.status['xds_port']}"
         self.environment = os.environ | {"XDS_ADDRESS": self.address}
 
     def tearDown(self):
@@ -97,6 +99,11 @@ class Tools(unittest.TestCase):
         for result in results:
             self.assertGreater(result["ours"], 0)
             self.assertLessEqual({"name", "unit", "better", "ours", "peers", "ratios", "runs"}, set(result))
+        paths = {result["name"]: result["path"] for result in results}
+        rdma = HOST != "127.0.0.1"
+        self.assertEqual(paths["xds.read.host"], "direct" if rdma else "tcp")
+        self.assertEqual(paths["xds.many.host"], "staged" if rdma else "tcp")
+        self.assertEqual({paths["xds.read.sim"], paths["xds.many.sim"]}, {"staged"})
 
     def test_help_and_man_pages(self):
         for tool in (FABRICD, XDSCP, XDS_INFO, XDSBENCH):
@@ -122,4 +129,4 @@ class Tools(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:], verbosity=2)

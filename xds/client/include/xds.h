@@ -22,10 +22,11 @@ extern "C" {
 
 #define XDS_API __attribute__((visibility("default")))
 
-typedef struct xds_ctx xds_ctx;     /* connections to one target */
-typedef struct xds_file xds_file;   /* an open file */
-typedef struct xds_buf xds_buf;     /* a registered buffer */
-typedef struct xds_queue xds_queue; /* asynchronous requests */
+typedef struct xds_ctx xds_ctx;       /* connections to one target */
+typedef struct xds_file xds_file;     /* an open file */
+typedef struct xds_buf xds_buf;       /* a registered buffer */
+typedef struct xds_queue xds_queue;   /* asynchronous requests */
+typedef struct xds_stream xds_stream; /* an order in which requests and calls are done */
 
 /* Which way data may go. XDS_MODE=auto|direct_only|staged|tcp in the environment goes before the option. */
 enum xds_mode {
@@ -137,6 +138,29 @@ XDS_API int xds_queue_wait(xds_queue* queue, xds_completion* completions, unsign
  */
 XDS_API int xds_queue_cancel(xds_queue* queue, uint64_t cookie);
 
+/* An order of work beside the caller: whatever a stream is given begins when all that it was given before is over.
+ * `kind`: "host" or "sim", a thread of the library's own, with a null `native`; or "cuda", where `native` is a CUstream
+ * of the program's (null: the default stream of the context that is current at each call), so that requests and the
+ * GPU's work on that stream wait for each other. -ENOTSUP: no such accelerator here. After fork() as all handles. */
+XDS_API int xds_stream_open(const char* kind, void* native, xds_stream** stream);
+/* Waits until all that was given before is over, then takes no more (-ECANCELED). A CUstream stays the program's; it is
+ * to be destroyed afterwards. -EDEADLK: called by the stream's own work. */
+XDS_API int xds_stream_close(xds_stream* stream);
+/* xds_pread and xds_pwrite of [buffer + *buffer_offset, + *length) in the stream's order. All that the pointers name
+ * stays the caller's and must stay in place until the request is over; length and offsets are looked at when its turn
+ * has come, so earlier work of the stream may still set them. *result then is the bytes moved or a negative errno
+ * value, before later work of the stream begins. The file may be closed meanwhile: -EBADF or its result. */
+XDS_API int xds_read_stream(xds_file* file, void* buffer, const size_t* length, const off_t* offset,
+                            const off_t* buffer_offset, ssize_t* result, xds_stream* stream);
+XDS_API int xds_write_stream(xds_file* file, const void* buffer, const size_t* length, const off_t* offset,
+                             const off_t* buffer_offset, ssize_t* result, xds_stream* stream);
+/* Calls a function in the stream's order, on a thread of the library's, where it may use the library and the
+ * accelerator, but must not wait for the stream itself. */
+XDS_API int xds_stream_call(xds_stream* stream, void (*call)(void*), void* argument);
+/* Waits for all that was given before. A negative errno value of the first request that failed since the last call, and
+ * its text in xds_error(). */
+XDS_API int xds_stream_sync(xds_stream* stream);
+
 typedef struct xds_many {
     uint32_t size;
     int32_t error; /* out: 0 or a negative errno value, this file's own */
@@ -160,6 +184,25 @@ XDS_API int xds_stats_get(xds_ctx* ctx, xds_stats* stats);
 
 /* Which way data would go between this file and this memory, and why, in one line. Returns the line's full length. */
 XDS_API int xds_explain(xds_file* file, const void* buffer, size_t length, char* line, size_t room);
+
+/* What memory an address is of. -EFAULT: none that the library knows. */
+typedef struct xds_memory {
+    uint32_t size;
+    int32_t device; /* -1: none */
+    char kind[16];  /* "host", "cuda", "sim" */
+    uint64_t base;  /* start and bytes of its allocation; 0: unknown (host) */
+    uint64_t bytes;
+} xds_memory;
+XDS_API int xds_memory_of(const void* address, xds_memory* memory);
+
+/* A device of a kind of memory. -ENODEV: it has no device of that index, or this machine nothing of that kind. */
+typedef struct xds_device {
+    uint32_t size;
+    uint32_t reserved;
+    unsigned char uuid[16];
+    uint64_t aperture_bytes; /* of its memory that other devices reach at once; 0: unknown */
+} xds_device;
+XDS_API int xds_device_info(const char* kind, unsigned index, xds_device* device);
 
 /* Memory of a simulated accelerator, which only the library can touch: for tests of programs that have none. */
 XDS_API void* xds_sim_alloc(size_t length, int device);

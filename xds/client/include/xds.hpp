@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <system_error>
@@ -224,6 +225,52 @@ class Queue {
         return detail::checked(taken) == 1;
     }
     detail::Owner<xds_queue, xds_queue_destroy> owner_;
+};
+
+// What a request in a stream moves, and how it ended: to be kept in place until it is over.
+struct Transfer {
+    size_t length = 0;  // looked at when the request's turn has come, as the offsets are
+    off_t offset = 0;
+    off_t memory_offset = 0;
+    ssize_t result = 0;  // then bytes, or a negative errno value
+};
+
+// An order of work; see xds_stream_open. Destruction waits for what is in it.
+class Stream {
+  public:
+    explicit Stream(const char* kind = "host", void* native = nullptr) {
+        xds_stream* opened = nullptr;
+        detail::checked(xds_stream_open(kind, native, &opened));
+        owner_ = detail::Owner<xds_stream, xds_stream_close>(opened);
+    }
+    void read(const File& file, void* memory, Transfer& what) {
+        detail::checked(xds_read_stream(file.get(), memory, &what.length, &what.offset, &what.memory_offset,
+                                        &what.result, owner_.get()));
+    }
+    void write(const File& file, const void* memory, Transfer& what) {
+        detail::checked(xds_write_stream(file.get(), memory, &what.length, &what.offset, &what.memory_offset,
+                                         &what.result, owner_.get()));
+    }
+    // In the stream's order; the function must not throw.
+    template <typename Function>
+    void call(Function function) {
+        auto held = std::make_unique<Function>(std::move(function));
+        detail::checked(xds_stream_call(
+            owner_.get(),
+            [](void* argument) {
+                std::unique_ptr<Function> mine(static_cast<Function*>(argument));
+                (*mine)();
+            },
+            held.get()));
+        (void)held.release();
+    }
+    // Waits for what was given before. Throws the first request's error since the last call.
+    void sync() { detail::checked(xds_stream_sync(owner_.get())); }
+    void close() { owner_.close(); }
+    xds_stream* get() const { return owner_.get(); }
+
+  private:
+    detail::Owner<xds_stream, xds_stream_close> owner_;
 };
 
 // Connections to one target, and what is opened over them.

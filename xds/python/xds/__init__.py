@@ -7,6 +7,6 @@
 
 Errors are OSError with the errno of the cause and the library's text. Every call that may wait lets other threads run.
 """
-from ._xds import Context, File, SimMemory, Tensor, __version__, itemsize
+from ._xds import Context, File, SimMemory, Stream, Tensor, Transfer, __version__, itemsize
 
-__all__ = ["Context", "File", "SimMemory", "Tensor", "itemsize", "__version__"]
+__all__ = ["Context", "File", "SimMemory", "Stream", "Tensor", "Transfer", "itemsize", "__version__"]

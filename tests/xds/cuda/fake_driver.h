@@ -1,0 +1,28 @@
+// What of the CUDA driver's interface a program of these tests calls itself (CUDA Driver API reference), and what of it
+// only the fake driver has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+using FakeContext = struct FakeContextTag*;
+using FakeStream = struct FakeStreamTag*;
+int cuInit(unsigned);
+int cuDevicePrimaryCtxRetain(FakeContext*, int);
+int cuCtxSetCurrent(FakeContext);
+int cuCtxGetCurrent(FakeContext*);
+int cuMemAlloc_v2(unsigned long long*, size_t);
+int cuMemFree_v2(unsigned long long);
+int cuMemcpyHtoDAsync_v2(unsigned long long, const void*, size_t, FakeStream);
+int cuMemcpyDtoHAsync_v2(void*, unsigned long long, size_t, FakeStream);
+int cuStreamCreate(FakeStream*, unsigned);
+int cuStreamDestroy_v2(FakeStream);
+int cuStreamSynchronize(FakeStream);
+int cuLaunchHostFunc(FakeStream, void (*)(void*), void*);
+
+// A driver that cannot let streams wait for memory.
+void fake_cuda_no_wait_value(bool yes);
+// Streams say that they record a graph.
+void fake_cuda_capturing(bool yes);
+}
