@@ -6,6 +6,7 @@
 
 #include "common/fs/stat.h"
 #include "fsal_fabric/acl.h"
+#include "fsal_fabric/data/write_back.h"
 #include "fsal_fabric/status.h"
 
 namespace fabric::fsal {
@@ -34,7 +35,7 @@ void copy(const Object& object, const struct statx& status, fsal_attrlist& list)
     list.rawdev = {.major = status.stx_rdev_major, .minor = status.stx_rdev_minor};
     list.atime = time_of(status.stx_atime);
     list.ctime = time_of(status.stx_ctime);
-    list.mtime = time_of(status.stx_mtime);
+    list.mtime = visible_mtime(object).value_or(time_of(status.stx_mtime));
     list.spaceused = status.stx_blocks * 512;
     list.change = change_of(status) + object.changes.load(std::memory_order_relaxed);
     list.valid_mask |= ATTRS_POSIX;

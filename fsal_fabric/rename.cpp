@@ -41,6 +41,7 @@ fsal_status_t rename(fsal_obj_handle* object, fsal_obj_handle* old_directory, co
         return to_fsal_errno(done ? 0 : errno);
     });
     if (FSAL_IS_ERROR(status) || nothing_to_do) return status;
+    from(object).file.rule = FileData::rule_unknown;
     for (fsal_obj_handle* changed : {object, old_directory, new_directory}) from(changed).note_change();
     return status;
 }

@@ -2,6 +2,7 @@
 
 #include "fsal_fabric/attributes.h"
 #include "fsal_fabric/caller.h"
+#include "fsal_fabric/data/write_back.h"
 #include "fsal_fabric/ops.h"
 #include "fsal_fabric/status.h"
 
@@ -22,7 +23,7 @@ fsal_status_t set_size(Object& object, bool bypass, state_t* state, uint64_t siz
     fsal_status_t status = fsal_start_io(&found, &object, &object.file.global.base, &temporary.base, state,
                                          FSAL_O_WRITE, false, nullptr, bypass, &object.file.share);
     if (FSAL_IS_ERROR(status)) return status;
-    status = to_fsal_errno(truncate_as_caller(Fd::from(found).fd, size));
+    status = to_fsal_errno(truncate_object(object, Fd::from(found).fd, size));
     fsal_status_t completed = fsal_complete_io(&object, found);
     if (FSAL_IS_SUCCESS(status)) status = completed;
     // A stateless operation took a share reservation for its duration (fsal_start_global_io).
@@ -45,7 +46,11 @@ fsal_status_t setattr2(fsal_obj_handle* handle, bool bypass, state_t* state, fsa
     Result<UniqueFd> fd = object.open(O_PATH | O_NOFOLLOW);
     if (!fd.ok()) return to_fsal(fd.status());
     mode_t mode = FSAL_TEST_MASK(rest.valid_mask, ATTR_MODE) ? rest.mode : 0;
+    // Draining is writing, which takes set-id bits away.
+    if ((mode & (S_ISUID | S_ISGID)) != 0)
+        if (int error = drain_first(object)) return to_fsal_errno(error);
     fsal_status_t status = run_as_caller_setting(mode, [&] { return set_attributes(object.type, fd->get(), rest); });
+    if (FSAL_IS_SUCCESS(status)) note_attributes_set(object, rest);
     object.note_change();  // also when it failed: a part may have been set
     return status;
 }

@@ -59,6 +59,8 @@ class Cache {
     // Of all versions of it. Dirty chunks stay. How many there were.
     Result<uint64_t> drop(const fs::FileId& file);
     Result<uint64_t> set_lifetime(const fs::FileId& file, const index::Lifetime& lifetime);
+    // Others need room on the disks: what may be dropped is, soon. Any thread, never waits.
+    void make_room();
     // Bytes that could still be taken, by what is free and what may be dropped.
     uint64_t room();
 

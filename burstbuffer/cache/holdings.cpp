@@ -76,6 +76,10 @@ Result<uint64_t> Cache::set_lifetime(const fs::FileId& file, const index::Lifeti
     return changed;
 }
 
+void Cache::make_room() {
+    for (const auto& one : evictors_) one->wake();
+}
+
 uint64_t Cache::room() {
     uint64_t room = 0;
     for (size_t at = 0; at < evictors_.size(); ++at) {

@@ -83,6 +83,23 @@ Status Disks::put_dirty(std::span<const Entry> entries) {
     return last;
 }
 
+Result<Disks::HeldOn> Disks::hold(const Entry& entry) {
+    Status last(Code::unavailable, EIO, "burst buffer: no disk is in use");
+    for (size_t at : order(entry.key)) {
+        Disk& disk = *disks_[at];
+        if (!disk.usable()) continue;
+        if (disk.full()) {
+            last = Status(Code::unavailable, ENOSPC, "disk " + disk.folder() + " is full");
+            continue;
+        }
+        Result<ChunkRecord> record = disk.store().hold(entry);
+        if (record.ok()) return HeldOn{&disk, *record};
+        last = Status(Code::unavailable, record.status().errno_value(), record.status().message());
+    }
+    metrics().refused.add(1);
+    return last;
+}
+
 Status Disks::drop(const ChunkKey& key) {
     Status first;
     for (const auto& disk : disks_) {

@@ -37,6 +37,14 @@ class Disks {
     // (Code::unavailable): none did.
     Status put_dirty(std::span<const Entry> entries);
 
+    // LocalStore::hold() on the first disk of the key's order that takes it. ENOSPC or EIO (Code::unavailable): none
+    // did.
+    struct HeldOn {
+        Disk* disk = nullptr;
+        ChunkRecord record;
+    };
+    Result<HeldOn> hold(const Entry& entry);
+
     // On all disks; the first error, after all were tried.
     Status drop(const ChunkKey& key);
     Status drop_file(const fs::FileId& file);

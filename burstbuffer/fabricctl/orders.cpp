@@ -28,6 +28,8 @@ struct Asked {
     std::vector<std::string> paths;
     std::string manifest;
     std::string ttl;
+    std::string timeout;
+    bool drained = false;
     bool pin = false;
     bool follow = false;
     bool json = false;
@@ -74,12 +76,16 @@ class Display {
         }
         std::string kind = event.value("event", std::string());
         if (kind == "progress") return progress(event);
+        if (kind == "draining") return draining(event);
         clear();
         if (kind == "failure") {
             fmt::print(stderr, "fabricctl: {}: {}\n", event.value("path", std::string()),
                        event.value("cause", std::string()));
         } else if (kind == "share") {
             share(event);
+        } else if (kind == "undrained") {
+            fmt::print("local    {:>10}  {:>5} s old  {}\n", human_bytes(event.value("bytes", 0.0)),
+                       event.value("age", uint64_t{0}), event.value("path", std::string()));
         }
     }
     void clear() {
@@ -98,6 +104,12 @@ class Display {
         std::fflush(stderr);
         shown_ = true;
     }
+    void draining(const Json& event) {
+        if (!bar_) return;
+        fmt::print(stderr, "\r{} to be drained\033[K", human_bytes(event.value("undrained_bytes", 0.0)));
+        std::fflush(stderr);
+        shown_ = true;
+    }
     static void share(const Json& event) {
         auto number = [&](const char* key) { return event.value(key, uint64_t{0}); };
         uint64_t bytes = number("bytes");
@@ -113,9 +125,33 @@ class Display {
     std::optional<std::chrono::steady_clock::time_point> loading_;
 };
 
+void show_rules(const Json& answer) {
+    for (const Json& rule : answer.value("rules", Json::array())) {
+        fmt::print("write-back {}: {} to be drained, the oldest for {} s, {}/s\n", rule.value("rule", std::string()),
+                   human_bytes(rule.value("bytes", 0.0)), rule.value("age", uint64_t{0}),
+                   human_bytes(rule.value("rate", 0.0)));
+        if (!rule.contains("trouble")) continue;
+        fmt::print("write-back {}: the backing store does not take it, {} tries: {}\n",
+                   rule.value("rule", std::string()), rule.value("tries", uint64_t{0}),
+                   rule.value("trouble", std::string()));
+    }
+}
+
+void show_drained(const Json& answer) {
+    auto number = [&](const char* key) { return answer.value(key, uint64_t{0}); };
+    std::string left = answer.contains("left") ? ", " + human_seconds(answer.value("left", 0.0)) + " left" : "";
+    fmt::print("{}: {} of {} files have {} that only this node has{}\n", answer.value("state", std::string("local")),
+               number("undrained_files"), number("files"), human_bytes(answer.value("undrained_bytes", 0.0)), left);
+}
+
 void summary(const Asked& asked, const Json& answer, double loading_seconds) {
     auto number = [&](const char* key) { return answer.value(key, uint64_t{0}); };
-    if (asked.order == "stage") {
+    if (answer.contains("state")) {
+        show_drained(answer);
+        if (!answer.value("ok", false)) show_rules(answer);
+    } else if (asked.order == "flush") {
+        show_rules(answer);
+    } else if (asked.order == "stage") {
         fmt::print("{} of {} files, {} of {} bytes are cached ({} files, {} bytes were before); {} failed; {}\n",
                    number("done_files"), number("files"), number("done_bytes"), number("bytes"), number("held_files"),
                    number("held_bytes"), number("failed_files"), human_seconds(loading_seconds));
@@ -127,6 +163,7 @@ void summary(const Asked& asked, const Json& answer, double loading_seconds) {
                        human_bytes(disk.value("allocated", 0.0)), human_bytes(disk.value("capacity", 0.0)),
                        disk.value("records", uint64_t{0}), disk.value("dirty_records", uint64_t{0}));
         }
+        show_rules(answer);
     } else if (asked.order == "verify") {
         fmt::print("{} files: {} not or not wholly cached, {} failed, the rest is right\n", number("files"),
                    number("not_held_files"), number("failed_files"));
@@ -137,7 +174,7 @@ void summary(const Asked& asked, const Json& answer, double loading_seconds) {
 
 Json request_of(const Asked& asked) {
     Json request{{"order", asked.order}};
-    if (asked.order == "status") return request;
+    if (asked.paths.empty() && asked.manifest.empty()) return request;
     Json paths = Json::array();
     for (const std::string& path : asked.paths) paths.push_back(absolute(path));
     request["paths"] = paths;
@@ -145,6 +182,7 @@ Json request_of(const Asked& asked) {
     if (asked.pin) request["pin"] = true;
     if (!asked.manifest.empty()) request["manifest"] = absolute(asked.manifest);
     if (!asked.ttl.empty()) request["ttl"] = *seconds(asked.ttl);
+    if (!asked.timeout.empty()) request["timeout"] = *seconds(asked.timeout);
     return request;
 }
 
@@ -169,6 +207,12 @@ int ask(const Asked& asked) {
     return answer->value("ok", false) ? all_well : missing;
 }
 
+void add_time(CLI::App& command, const char* option, std::string& to, const std::string& what) {
+    command.add_option(option, to, what + ": 90s, 15m, 12h, 7d")->check([](const std::string& text) {
+        return seconds(text) ? std::string() : "expected a time such as 90s, 15m, 12h or 7d";
+    });
+}
+
 }  // namespace
 
 void add_orders(CLI::App& app, Action& action) {
@@ -183,7 +227,12 @@ void add_orders(CLI::App& app, Action& action) {
         {"unpin", "Lets what is cached of files be dropped when room is needed."},
         {"ls", "What of files and folders is cached."},
         {"verify", "Compares what is cached with the backing store, byte for byte."},
-        {"status", "The node's disks."},
+        {"status",
+         "The node's disks and what is to be drained; or, of files and folders, what only this node has (local), until "
+         "the backing store has it too (drained). A folder is local while one of its files is."},
+        {"wait", "Waits until files and folders are drained: until the backing store has all that was acknowledged."},
+        {"drain", "As wait, and drains without regard to the rate that is set."},
+        {"flush", "Drains everything that the node has; ends early when the backing store does not take it."},
     };
     for (const Command& command : commands) {
         auto asked = std::make_shared<Asked>();
@@ -194,20 +243,20 @@ void add_orders(CLI::App& app, Action& action) {
                                                  "said what), 8 no node, 16 wrong usage.");
         sub->add_option("--socket", asked->socket, "the node's control socket")->capture_default_str();
         sub->add_flag("--json", asked->json, "print events and the answer as lines of JSON");
-        if (asked->order != "status") {
+        if (asked->order != "flush") {
             sub->add_option("PATH", asked->paths, "files and folders of the node's file systems")
-                ->required(asked->order != "stage");
+                ->required(asked->order != "stage" && asked->order != "status");
             sub->add_flag("--follow", asked->follow, "follow symbolic links");
         }
+        if (asked->order == "wait") sub->add_flag("--drained", asked->drained, "what to wait for")->required();
+        if (asked->order == "wait" || asked->order == "drain")
+            add_time(*sub, "--timeout", asked->timeout, "wait no longer");
         if (asked->order == "stage") {
             sub->add_flag("--pin", asked->pin, "keep it, whatever else is read");
             sub->add_option("--manifest", asked->manifest, "a file with one absolute path a line");
         }
         if (asked->order == "stage" || asked->order == "pin") {
-            sub->add_option("--ttl", asked->ttl, "drop it after so long: 90s, 15m, 12h, 7d")
-                ->check([](const std::string& text) {
-                    return seconds(text) ? std::string() : "expected a time such as 90s, 15m, 12h or 7d";
-                });
+            add_time(*sub, "--ttl", asked->ttl, "drop it after so long");
         }
         sub->callback([&action, asked] {
             if (asked->order == "stage" && asked->paths.empty() && asked->manifest.empty()) {

@@ -20,7 +20,13 @@ Result<std::unique_ptr<Node>> Node::start(const Settings& settings, fs::Filesyst
     };
     node->backing_ = std::make_unique<cache::FileBacking>(open, settings.backing_threads);
     node->cache_ = std::make_unique<cache::Cache>(*node->disks_, *node->backing_, *node->pool_, settings.cache);
-    node->orders_ = std::make_unique<Orders>(*node->cache_, filesystems, *node->pool_, settings.stage_workers);
+    Result<std::unique_ptr<writeback::WriteBack>> write_back =
+        writeback::WriteBack::start(*node->disks_, *node->pool_, filesystems, settings.write_back,
+                                    [cache = node->cache_.get()] { cache->make_room(); });
+    if (!write_back.ok()) return write_back.status();
+    node->write_back_ = std::move(write_back).value();
+    node->orders_ =
+        std::make_unique<Orders>(*node->cache_, *node->write_back_, filesystems, *node->pool_, settings.stage_workers);
     Result<std::unique_ptr<control::Server>> server = control::Server::start(
         settings.socket, [orders = node->orders_.get()](const control::Json& request, control::Reply& reply) {
             return orders->take(request, reply);

@@ -9,6 +9,7 @@
 #include "burstbuffer/control/server.h"
 #include "burstbuffer/node/orders.h"
 #include "burstbuffer/node/settings.h"
+#include "burstbuffer/writeback/write_back.h"
 #include "common/fs/filesystem.h"
 
 namespace fabric::node {
@@ -17,10 +18,12 @@ class Node {
   public:
     // `filesystems` is the host's, and outlives the node: files of the file systems in it can be cached.
     static Result<std::unique_ptr<Node>> start(const Settings& settings, fs::FilesystemTable& filesystems);
-    // Orders under way are given up. No read may be in flight.
+    // Orders under way are given up; what is not drained is drained or kept, as the settings say. No read or write may
+    // be in flight.
     ~Node();
 
     cache::Cache& cache() { return *cache_; }
+    writeback::WriteBack& write_back() { return *write_back_; }
     const std::string& socket() const { return server_->path(); }
 
   private:
@@ -31,6 +34,7 @@ class Node {
     std::unique_ptr<disks::Disks> disks_;
     std::unique_ptr<cache::FileBacking> backing_;
     std::unique_ptr<cache::Cache> cache_;
+    std::unique_ptr<writeback::WriteBack> write_back_;
     std::unique_ptr<Orders> orders_;
     std::unique_ptr<control::Server> server_;
 };

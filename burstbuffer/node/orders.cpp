@@ -1,8 +1,8 @@
 #include "burstbuffer/node/orders.h"
 
 #include <ctime>
-#include <fstream>
 
+#include "burstbuffer/node/request.h"
 #include "burstbuffer/stage/inspect.h"
 #include "burstbuffer/stage/stager.h"
 
@@ -11,58 +11,6 @@ namespace fabric::node {
 using control::Json;
 
 namespace {
-
-Result<std::string> text(const Json& request, const char* key) {
-    auto found = request.find(key);
-    if (found == request.end() || !found->is_string()) {
-        return Status::invalid(std::string("the request has no text \"") + key + "\"");
-    }
-    return found->get<std::string>();
-}
-
-Result<bool> flag(const Json& request, const char* key) {
-    auto found = request.find(key);
-    if (found == request.end()) return false;
-    if (!found->is_boolean()) return Status::invalid(std::string("\"") + key + "\" is neither true nor false");
-    return found->get<bool>();
-}
-
-// One path a line.
-Status read_manifest(const std::string& path, std::vector<std::string>& paths) {
-    std::ifstream file(path);
-    if (!file) return Status::from_errno(errno, "manifest " + path);
-    size_t number = 0;
-    for (std::string line; std::getline(file, line);) {
-        ++number;
-        if (line.empty()) continue;
-        if (!line.starts_with('/')) {
-            return Status::invalid("manifest " + path + ":" + std::to_string(number) +
-                                   ": not an absolute path: " + line);
-        }
-        paths.push_back(line);
-    }
-    return {};
-}
-
-Result<std::vector<std::string>> paths_of(const Json& request) {
-    std::vector<std::string> paths;
-    if (auto found = request.find("paths"); found != request.end()) {
-        if (!found->is_array()) return Status::invalid("\"paths\" is no list");
-        for (const Json& path : *found) {
-            if (!path.is_string() || !path.get_ref<const std::string&>().starts_with('/')) {
-                return Status::invalid("\"paths\" has something that is no absolute path");
-            }
-            paths.push_back(path.get<std::string>());
-        }
-    }
-    if (request.contains("manifest")) {
-        Result<std::string> manifest = text(request, "manifest");
-        if (!manifest.ok()) return manifest.status();
-        FABRIC_RETURN_IF_ERROR(read_manifest(*manifest, paths));
-    }
-    if (paths.empty()) return Status::invalid("there is no path");
-    return paths;
-}
 
 Result<index::Lifetime> lifetime_of(const Json& request) {
     index::Lifetime lifetime;
@@ -102,26 +50,6 @@ Json to_json(const std::string& path, const stage::Share& share) {
             {"pinned_files", share.pinned_files}};
 }
 
-Json failure(const std::string& path, const std::string& cause) {
-    return {{"event", "failure"}, {"path", path}, {"cause", cause}};
-}
-
-// Failures are told one by one, the first ones at least.
-class Failures {
-  public:
-    explicit Failures(control::Reply& reply) : reply_(reply) {}
-    bool add(const std::string& path, const std::string& cause) {
-        ++count_;
-        return count_ > most || reply_.event(failure(path, cause));
-    }
-    uint64_t count() const { return count_; }
-
-  private:
-    static constexpr uint64_t most = 1000;
-    control::Reply& reply_;
-    uint64_t count_ = 0;
-};
-
 const char* name(disks::Health::State state) {
     switch (state) {
         case disks::Health::State::good:
@@ -139,7 +67,10 @@ const char* name(disks::Health::State state) {
 Result<Json> Orders::take(const Json& request, Reply& reply) {
     Result<std::string> order = text(request, "order");
     if (!order.ok()) return order.status();
-    if (*order == "status") return status();
+    if (*order == "status") return status(request, reply);
+    if (*order == "wait") return drained(request, reply, false);
+    if (*order == "drain") return drained(request, reply, true);
+    if (*order == "flush") return flush(request, reply);
     if (*order == "stage") return stage(request, reply);
     if (*order == "ls") return list(request, reply);
     if (*order == "verify") return verify(request, reply);
@@ -164,7 +95,7 @@ Result<Json> Orders::take(const Json& request, Reply& reply) {
     return Status::invalid("unknown order \"" + *order + "\"");
 }
 
-Result<Json> Orders::status() const {
+Json Orders::disks() const {
     Json disks = Json::array();
     for (const auto& disk : cache_.disks().all()) {
         store::Segments::Usage usage = disk->store().usage();
@@ -176,7 +107,7 @@ Result<Json> Orders::status() const {
                          {"records", usage.records},
                          {"dirty_records", usage.dirty_records}});
     }
-    return Json{{"disks", disks}};
+    return disks;
 }
 
 Result<Json> Orders::stage(const Json& request, Reply& reply) {

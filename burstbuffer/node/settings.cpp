@@ -2,6 +2,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -83,13 +84,46 @@ auto share(double& to) {
     };
 }
 
+auto pattern(std::vector<std::string>& to) {
+    return [&to](const std::string& value) -> Problem {
+        if (!value.starts_with('/')) return "expected an absolute path, such as /srv/data/checkpoints/**";
+        if (std::ranges::find(to, value) != to.end()) return "it is there twice";
+        to.push_back(value);
+        return {};
+    };
+}
+
+// Copies on other nodes are the pool's.
+Problem one_replica(const std::string& value) {
+    if (value == "1") return {};
+    return "expected 1: this node's own disk; more need a pool of nodes, which there is not";
+}
+
+auto seconds(std::chrono::milliseconds& to, uint64_t most) {
+    return [&to, most](const std::string& value) -> Problem {
+        uint64_t parsed = 0;
+        Problem problem = number(parsed, 1, most)(value);
+        if (problem.empty()) to = std::chrono::seconds(parsed);
+        return problem;
+    };
+}
+
+auto at_end(writeback::Options::AtEnd& to) {
+    return [&to](const std::string& value) -> Problem {
+        if (value != "drain" && value != "keep") return "expected drain or keep";
+        to = value == "drain" ? writeback::Options::AtEnd::drain : writeback::Options::AtEnd::keep;
+        return {};
+    };
+}
+
 class Parser {
   public:
     explicit Parser(std::string name) : name_(std::move(name)) {}
 
     Result<Settings> parse(const std::string& text) {
         YAML::Node document = YAML::Load(text);
-        if (!document.IsMap()) return Status::config(name_ + ":1: expected sections cache, control, disks, staging");
+        if (!document.IsMap())
+            return Status::config(name_ + ":1: expected sections cache, control, disks, staging, writeback");
         for (const auto& entry : document) FABRIC_RETURN_IF_ERROR(section(entry.first, entry.second));
         if (settings_.disks.empty()) {
             return Status::config(name_ + ": disks is missing: a list of folders, one on each local disk");
@@ -125,7 +159,21 @@ class Parser {
                          {"backing_threads", number(settings_.backing_threads, 1, 1024)},
                          {"lanes", number(settings_.lanes, 0, 64)}});
         }
-        return bad(key, section + ": unknown section; there are cache, control, disks, staging");
+        if (section == "writeback") return write_back(value);
+        return bad(key, section + ": unknown section; there are cache, control, disks, staging, writeback");
+    }
+
+    Status write_back(const YAML::Node& section) {
+        writeback::Options& options = settings_.write_back;
+        FABRIC_RETURN_IF_ERROR(keys(section, "writeback",
+                                    {{"replicas", one_replica},
+                                     {"max_dirty", bytes(options.max_dirty, 1 << 20)},
+                                     {"max_age", seconds(options.max_age, 86'400)},
+                                     {"drain_rate", bytes(options.drain_rate, 0)},
+                                     {"shutdown", at_end(options.at_end)}},
+                                    {{"paths", pattern(options.paths)}}));
+        if (options.paths.empty()) return bad(section, "writeback.paths is missing: a list of paths");
+        return {};
     }
 
     Status disks(const YAML::Node& list) {
@@ -147,14 +195,20 @@ class Parser {
         return {};
     }
 
-    Status keys(const YAML::Node& section, const std::string& name, const Keys& known) const {
+    // `lists`: keys whose values are lists, which are taken one by one.
+    Status keys(const YAML::Node& section, const std::string& name, const Keys& known, const Keys& lists = {}) const {
         if (!section.IsMap()) return bad(section, name + ": expected keys and values");
         for (const auto& entry : section) {
             std::string key = entry.first.as<std::string>();
+            if (auto list = lists.find(key); list != lists.end()) {
+                FABRIC_RETURN_IF_ERROR(each(entry.second, name + "." + key, list->second));
+                continue;
+            }
             auto found = known.find(key);
             if (found == known.end()) {
                 std::string list;
                 for (const auto& [one, take] : known) list += (list.empty() ? "" : ", ") + one;
+                for (const auto& [one, take] : lists) list += ", " + one;
                 return bad(entry.first, name + "." + key + ": unknown key; " + name + " has " + list);
             }
             if (!entry.second.IsScalar()) return bad(entry.second, name + "." + key + ": expected one value");
@@ -162,6 +216,16 @@ class Parser {
             if (!problem.empty()) {
                 return bad(entry.second, name + "." + key + ": '" + entry.second.Scalar() + "': " + problem);
             }
+        }
+        return {};
+    }
+
+    Status each(const YAML::Node& list, const std::string& name, const Keys::mapped_type& take) const {
+        if (!list.IsSequence()) return bad(list, name + ": expected a list");
+        for (const YAML::Node& one : list) {
+            if (!one.IsScalar()) return bad(one, name + ": expected a value");
+            Problem problem = take(one.Scalar());
+            if (!problem.empty()) return bad(one, name + ": '" + one.Scalar() + "': " + problem);
         }
         return {};
     }

@@ -6,6 +6,7 @@
 
 #include "burstbuffer/cache/cache.h"
 #include "burstbuffer/disks/disk.h"
+#include "burstbuffer/writeback/options.h"
 #include "common/result.h"
 
 namespace fabric::node {
@@ -13,6 +14,7 @@ namespace fabric::node {
 struct Settings {
     std::vector<disks::DiskOptions> disks;
     cache::Cache::Options cache;
+    writeback::Options write_back;
     unsigned backing_threads = 16;                // reads of the backing store at once
     size_t buffer_memory = size_t{512} << 20;     // bytes, for what is on its way
     unsigned lanes = 0;                           // see io::EngineOptions

@@ -124,16 +124,19 @@ Status LocalStore::put(std::span<const Entry> entries, Kind kind, const Where& w
     if (!place.ok()) return told(place.status());
     for (ChunkRecord& record : records) record.place = {place->segment, place->block + record.place.block};
     Status status = write(*place, entries, blocks, records);
-    if (status.ok() && kind == Kind::dirty) {
-        Call call;
-        call.op = io::Op::fdatasync;
-        Result<int> descriptor = segments_->descriptor(place->segment);
-        call.fd = *descriptor;
-        status = call.run(engine_, "store: fdatasync of a segment");
-    }
+    if (status.ok() && kind == Kind::dirty) status = sync(place->segment);
     if (status.ok()) status = publish(entries, records, kind == Kind::dirty);
     segments_->settle(*place);
     return told(std::move(status));
+}
+
+Status LocalStore::sync(uint32_t segment) {
+    Result<int> descriptor = segments_->descriptor(segment);
+    if (!descriptor.ok()) return descriptor.status();
+    Call call;
+    call.op = io::Op::fdatasync;
+    call.fd = *descriptor;
+    return call.run(engine_, "store: fdatasync of a segment");
 }
 
 Status LocalStore::write(const Place& place, std::span<const Entry> entries, uint32_t blocks,

@@ -70,6 +70,25 @@ class LocalStore {
     };
     Status put(std::span<const Entry> entries, Kind kind, const Where& where);
 
+    // Dirty bytes in steps, for an owner that keeps the records itself meanwhile: write-back, which makes many of them
+    // durable at once.
+    struct Held {
+        ChunkKey key;
+        ChunkRecord record;
+    };
+    // Writes the bytes without waiting for their durability; nothing but the record tells of them. Their place is kept
+    // until publish() or give_up(). Waits for the disk; errors as put()'s.
+    Result<ChunkRecord> hold(const Entry& entry);
+    void give_up(const ChunkRecord& record) { segments_->settle(record.place); }
+    // One sync for each segment, then one change of the index: when it returns they survive a power cut. The owner has
+    // set each record's `dirty`, no two alike, and no key was there before. An error: nothing changed.
+    Status publish(std::span<const Held> held);
+    // What was published; durable on return. All or none.
+    Status drop(std::span<const Held> held);
+    // From before a held record's place is looked at until it was read (store::Read takes it over): drop() leaves the
+    // bytes where they are so long.
+    Grace::Token enter() { return segments_->grace().enter(); }
+
     // Copies clean records, which together are at most 4 MiB, to the end of Stream::kept. One that is gone, dirty,
     // damaged (it is dropped), or changed meanwhile is passed over. How many now lie elsewhere.
     Result<size_t> relocate(std::span<const ChunkKey> keys);
@@ -105,6 +124,7 @@ class LocalStore {
     // Memory aligned to 4 KiB, whole blocks.
     Status write_blocks(const Place& place, std::span<const char> bytes);
     Status write_parts(const Place& place, std::span<const iovec> parts, size_t total);
+    Status sync(uint32_t segment);
     Status publish(std::span<const Entry> entries, std::span<const ChunkRecord> records, bool durable);
     // What `relocate` copies, and where from.
     struct Moving {

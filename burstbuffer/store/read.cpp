@@ -34,8 +34,8 @@ bool Read::begin(LocalStore& store) {
     store_ = &store;
     status = {};
     bytes = 0;
-    token_ = store.segments_->grace().enter();
-    Result<std::optional<ChunkRecord>> found = store.index_->find(*key);
+    token_ = record ? token : store.segments_->grace().enter();
+    Result<std::optional<ChunkRecord>> found = record ? record : store.index_->find(*key);
     if (!found.ok()) {
         status = store.told(found.status());
         end(Outcome::failed);

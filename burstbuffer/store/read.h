@@ -31,6 +31,10 @@ class Read : private io::Request {
     size_t size = 0;    // bytes; what is behind the record's end is not read
     char* to = nullptr;
     void (*finished)(Read&) = nullptr;
+    // Where it lies, from one who knows (LocalStore::hold), with the token that keeps it there; else the index is
+    // asked.
+    std::optional<index::ChunkRecord> record;
+    Grace::Token token;
 
     enum class Outcome {
         hit,      // `bytes` are at `to`

@@ -27,8 +27,9 @@ using index::SegmentUse;
 enum class Stream : uint8_t {
     fresh,  // what came lately
     kept,   // what proved useful
+    dirty,  // what goes once the backing store has it
 };
-constexpr size_t stream_count = 2;
+constexpr size_t stream_count = 3;
 
 // Thread safe.
 class Segments {

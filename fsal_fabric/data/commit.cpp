@@ -10,6 +10,7 @@
 #include "fsal_fabric/data/descriptor.h"
 #include "fsal_fabric/data/ops.h"
 #include "fsal_fabric/data/runtime.h"
+#include "fsal_fabric/data/write_back.h"
 
 namespace fabric::fsal {
 namespace {
@@ -38,8 +39,11 @@ void settle_uncommitted(Object& object) {
 // The range is not looked at: other parts of the file may be committed early, which is allowed (RFC 1813 §3.3.21).
 fsal_status_t commit2(fsal_obj_handle* handle, off_t, size_t) {
     Object& object = from(handle);
+    std::optional<Status> held = commit_held(object);
+    if (held && !held->ok()) return to_fsal_errno(held->errno_value());
     std::lock_guard lock(object.file.commit_mutex);
     if (UniqueFd fd = data_runtime().uncommitted.take(object)) return to_fsal_errno(sync_file(object, fd.get()));
+    if (held) return fsal_ok();  // nothing was written through
     FileIo io;
     fsal_status_t status = io.start_any(object);
     if (FSAL_IS_ERROR(status)) return status;

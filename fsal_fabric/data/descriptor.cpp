@@ -8,6 +8,7 @@
 #include "common/fault.h"
 #include "fsal_fabric/caller.h"
 #include "fsal_fabric/data/relief.h"
+#include "fsal_fabric/data/write_back.h"
 
 namespace fabric::fsal {
 namespace {
@@ -56,7 +57,7 @@ fsal_status_t open_descriptor(Object& object, Fd& descriptor, fsal_openflags_t f
     Result<UniqueFd> opened = open_with_relief(object, posix_flags(flags & ~FSAL_O_TRUNC));
     if (!opened.ok()) return to_fsal(opened.status());
     if ((flags & FSAL_O_TRUNC) != 0)
-        if (int error = truncate_as_caller(opened->get(), 0)) return to_fsal_errno(error);
+        if (int error = truncate_object(object, opened->get(), 0)) return to_fsal_errno(error);
     watch_descriptors(opened->get());
     if (descriptor.fd >= 0) close_descriptor(descriptor);
     descriptor.fd = opened->release();

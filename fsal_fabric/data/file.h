@@ -32,6 +32,9 @@ struct FileData {
     // that wrote first, so the kernel reports on it every write-back error since then, whoever closed or synced what
     // meanwhile (errseq_t: an error is reported once per open file description).
     std::atomic<int> uncommitted;
+    // The burst buffer's rule for writing the file back, once that has been looked for.
+    static constexpr int rule_unknown = -2, no_rule = -1;
+    std::atomic<int> rule;
     FileData* next_uncommitted;  // the list of UncommittedFiles
     FileData* previous_uncommitted;
     // Makes the commits of one file go one after another, so that none answers before an earlier one's error is known.

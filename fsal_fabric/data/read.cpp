@@ -5,6 +5,8 @@
 // - Memory that Ganesha hands over (RDMA: registered, page aligned): if the page cache holds most of the range, as
 //   above; else O_DIRECT by a lane, straight into it. An unaligned range is read as the aligned range around it when
 //   that fits, and the reply begins inside the buffer. Small reads go through the cache.
+// - A file that the burst buffer has not drained yet: from there, and where it has nothing, as it lies in the backing
+// file.
 // - With a burst buffer: what the page cache does not hold is asked of it first. What it does not have, and does not
 //   want, is read as above.
 #include "burstbuffer/cache/read.h"
@@ -23,6 +25,7 @@
 #include "fsal_fabric/data/ops.h"
 #include "fsal_fabric/data/residency.h"
 #include "fsal_fabric/data/runtime.h"
+#include "fsal_fabric/data/write_back.h"
 #include "fsal_fabric/export.h"
 #include "fsal_fabric/request_memo.h"
 
@@ -44,6 +47,7 @@ struct Read {
     uint64_t size = 0;           // of the file, at the start
     index::FileVersion version;  // then, too; for the burst buffer
     size_t done = 0;
+    bool undrained = false;  // the backing store may lack something of the file
     io::Budget* budget = nullptr;
 };
 
@@ -308,6 +312,23 @@ void read_buffered(Read& read) {
     completion.here(settle_buffered(*call));
 }
 
+// What is not drained from the burst buffer, the rest from the backing file system. Pieces of memory are filled one by
+// one.
+void read_from_both(Read& read) {
+    fsal_io_arg& arguments = read.completion.arguments();
+    Status status;
+    for (int i = 0; i < arguments.iov_count && status.ok() && read.done < read.length; ++i) {
+        size_t size =
+            arguments.iov_count == 1 ? read.length : std::min(arguments.iov[i].iov_len, read.length - read.done);
+        status = read_undrained(read.io.object(), read.io.fd(), read.offset + read.done, size,
+                                static_cast<char*>(arguments.iov[i].iov_base));
+        if (status.ok()) read.done += size;
+    }
+    io::count_transfer(Direction::read, Path::burst_buffer, read.done);
+    const Completion completion = read.completion;
+    completion.here(settle(read, status.errno_value(), read.size));
+}
+
 void start(Read& read) {
     fsal_io_arg& arguments = read.completion.arguments();
     if (arguments.iov[0].iov_base == nullptr) {
@@ -316,6 +337,7 @@ void start(Read& read) {
         if (buffer == nullptr) return wait_for_buffer(read, connection);
         attach_buffer(arguments, buffer);
     }
+    if (read.undrained) return read_from_both(read);
     bool buffered = data_runtime().burst_buffer != nullptr && arguments.iov_count == 1 &&
                     !mostly_cached(read.io.fd(), read.offset, read.length);
     buffered ? read_buffered(read) : read_plain(read);
@@ -335,6 +357,7 @@ void read2(fsal_obj_handle* handle, bool bypass, fsal_async_cb done, fsal_io_arg
         detach_own_buffer(*arguments);
         return read.completion.here(status);
     }
+    read.undrained = undrained(from(handle));
     if (int error = find_size(read)) return read.completion.here(settle(read, error, 0));
     read.offset = arguments->offset;
     read.budget = from(op_ctx->fsal_export).io_budget.get();

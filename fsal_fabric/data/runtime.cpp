@@ -52,6 +52,7 @@ Status start_burst_buffer(const std::string& settings_path, fs::FilesystemTable&
     if (!settings.ok()) return settings.status();
     Result<std::unique_ptr<node::Node>> started = node::Node::start(*settings, filesystems);
     if (!started.ok()) return started.status();
+    (*started)->write_back().on_loss([](const Status& why) { change_write_verifier(why.message()); });
     data_runtime().burst_buffer = std::move(started).value();
     return {};
 }

@@ -9,6 +9,7 @@
 #include "fsal_fabric/caller.h"
 #include "fsal_fabric/data/descriptor.h"
 #include "fsal_fabric/data/ops.h"
+#include "fsal_fabric/data/write_back.h"
 
 namespace fabric::fsal {
 
@@ -22,6 +23,7 @@ fsal_status_t seek2(fsal_obj_handle* handle, state_t* state, io_info* info) {
     else
         return fsalstat(ERR_FSAL_UNION_NOTSUPP, 0);
     uint64_t offset = info->io_content.hole.di_offset;
+    if (int error = drain_first(from(handle))) return to_fsal_errno(error);
 
     FileIo io;
     fsal_status_t status = io.start(from(handle), state, FSAL_O_ANY, true);
@@ -39,6 +41,7 @@ fsal_status_t seek2(fsal_obj_handle* handle, state_t* state, io_info* info) {
 fsal_status_t fallocate(fsal_obj_handle* handle, state_t* state, uint64_t offset, uint64_t length, bool allocate) {
     if (offset > INT64_MAX || length > INT64_MAX - offset) return fsalstat(ERR_FSAL_FBIG, EFBIG);
     if (length == 0) return fsal_ok();
+    if (int error = drain_first(from(handle))) return to_fsal_errno(error);
     FileIo io;
     fsal_status_t status = io.start(from(handle), state, FSAL_O_WRITE, false);
     if (FSAL_IS_ERROR(status)) return status;

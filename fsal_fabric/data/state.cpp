@@ -32,6 +32,7 @@ void FileData::init(fsal_obj_handle& of, fsal_export& owner) {
     share = {};
     object = &of;
     uncommitted = -1;
+    rule = rule_unknown;
     next_uncommitted = previous_uncommitted = nullptr;
 }
 

@@ -150,13 +150,14 @@ class Gateway:
     faults          a fault specification (common/fault.h), later changed by `set_faults`
     limits          e.g. {resource.RLIMIT_NOFILE: (256, 256)}
     burst_buffer    with one on a folder of its own (None: if FABRIC_TEST_BURST_BUFFER is 1); FABRIC only
+    write_back      the lines of the burst buffer's "writeback" section, each with two blanks in front
     wrapper         a command in front of the server, e.g. ["perf", "record", "-g", "--"]
     """
 
     def __init__(self, exports, fsal=None, versions=("3", "4.0", "4.1", "4.2"), rdma=False, core=None, nfsv4=None,
                  blocks=None, extra="", environment=None, faults=None, limits=None, wrapper=(), prefix=None,
                  plugins=None, log_level="EVENT", strict=True, metrics=True, rdma_port=20049,
-                 burst_buffer=None):
+                 burst_buffer=None, write_back=""):
         self.fsal = (fsal or default_fsal()).upper()
         self.exports = list(exports)
         self.versions, self.rdma, self.rdma_port = tuple(versions), rdma, rdma_port
@@ -167,6 +168,7 @@ class Gateway:
         self.prefix = pathlib.Path(prefix) if prefix else ganesha_prefix()
         self.plugins = pathlib.Path(plugins) if plugins else plugin_dir()
         self.burst_buffer = os.environ.get("FABRIC_TEST_BURST_BUFFER") == "1" if burst_buffer is None else burst_buffer
+        self.write_back = write_back
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="fabric-gw-", dir=os.environ.get("FABRIC_TEST_DIR") or "/tmp"))
         self.log_path, self.pid_path = self.work / "ganesha.log", self.work / "ganesha.pid"
         self.config_path, self.fault_path = self.work / "ganesha.conf", self.work / "faults"
@@ -252,7 +254,8 @@ class Gateway:
         disk, path = self.work / "disk", self.work / "burstbuffer.yaml"
         disk.mkdir(exist_ok=True)
         path.write_text(f"disks:\n  - folder: {disk}\n    capacity: 64MiB\n    reserve: 0\n    segment: 2MiB\n"
-                        f"cache:\n  settle_ms: 20\ncontrol:\n  socket: {self.control_socket}\n")
+                        f"cache:\n  settle_ms: 20\ncontrol:\n  socket: {self.control_socket}\n" +
+                        (f"writeback:\n{self.write_back}\n" if self.write_back else ""))
         return path
 
     def _uses_fabric(self):

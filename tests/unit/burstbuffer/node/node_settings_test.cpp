@@ -29,6 +29,22 @@ TEST(BurstBufferSettings, TheExampleHasTheDefaults) {
     EXPECT_EQ(settings->disks[0].spare_segments, 1U);
 }
 
+TEST(BurstBufferSettings, WriteBack) {
+    Result<Settings> settings = parse_settings(
+        "disks:\n  - folder: /a\nwriteback:\n  paths:\n    - /ckpt/**\n    - /x/*.pt\n  replicas: 1\n  max_dirty: "
+        "3GiB\n"
+        "  max_age: 7\n  drain_rate: 100MiB\n  shutdown: keep\n",
+        "F");
+    ASSERT_TRUE(settings.ok()) << settings.status().message();
+    const writeback::Options& options = settings->write_back;
+    EXPECT_EQ(options.paths, (std::vector<std::string>{"/ckpt/**", "/x/*.pt"}));
+    EXPECT_EQ(options.max_dirty, uint64_t{3} << 30);
+    EXPECT_EQ(options.max_age, std::chrono::seconds(7));
+    EXPECT_EQ(options.drain_rate, uint64_t{100} << 20);
+    EXPECT_EQ(options.at_end, writeback::Options::AtEnd::keep);
+    EXPECT_TRUE(parse_settings("disks:\n  - folder: /a\n", "F")->write_back.paths.empty());
+}
+
 TEST(BurstBufferSettings, AllThatIsWrongIsToldWithItsLineAndKey) {
     struct Wrong {
         const char* text;
@@ -51,6 +67,16 @@ TEST(BurstBufferSettings, AllThatIsWrongIsToldWithItsLineAndKey) {
         {"disks:\n  - folder: /a\ncache:\n  low_watermark: 96\n", "low_watermark is above"},
         {"disks:\n  - folder: /a\ncache:\n  high_watermark: 101\n", "F:4: cache.high_watermark"},
         {"disks:\n  - folder: /a\ncontrol: yes\n", "F:3: control: expected keys and values"},
+        {"disks:\n  - folder: /a\nwriteback:\n  max_age: 5\n", "F:4: writeback.paths is missing"},
+        {"disks:\n  - folder: /a\nwriteback:\n  paths: /ckpt/**\n", "F:4: writeback.paths: expected a list"},
+        {"writeback:\n  paths:\n    - ckpt/**\n", "F:3: writeback.paths: 'ckpt/**': expected an absolute path"},
+        {"writeback:\n  paths: [/a, /a]\n", "F:2: writeback.paths: '/a': it is there twice"},
+        {"writeback:\n  paths: [/a]\n  replicas: 2\n", "F:3: writeback.replicas: '2': expected 1"},
+        {"writeback:\n  paths: [/a]\n  max_age: 0\n", "F:3: writeback.max_age: '0'"},
+        {"writeback:\n  paths: [/a]\n  max_dirty: 10\n", "F:3: writeback.max_dirty: '10': expected a size"},
+        {"writeback:\n  paths: [/a]\n  drain_rate: fast\n", "F:3: writeback.drain_rate: 'fast'"},
+        {"writeback:\n  paths: [/a]\n  shutdown: now\n", "F:3: writeback.shutdown: 'now': expected drain or keep"},
+        {"writeback:\n  paths: [/a]\n  path: /b\n", "F:3: writeback.path: unknown key"},
         {"discs:\n", "F:1: discs: unknown section"},
         {"disks: [\n", "F:"},
     };
