@@ -133,7 +133,7 @@ class WriteBack {
     void release_if_clean(File& file);  // under mutex_
     void count();
 
-    // write_back.cpp: taking and making durable.
+    // write_back.cpp
     Result<PiecePtr> take(File& file, uint64_t offset, std::span<const char> bytes);
     Result<bool> make_room(Lock& lock, File& file, uint64_t bytes);
     Status wait_for_drain(Lock& lock, Queue& queue);
@@ -141,6 +141,8 @@ class WriteBack {
     void insert(const FilePtr& file, const PiecePtr& piece);
     Status grow_and_insert(const FilePtr& file, const PiecePtr& piece, int fd);
     static Status grow(File& file, int fd, uint64_t end);
+
+    // publish.cpp
     Status publish_all(uint64_t upto);
     Status publish(std::vector<Entry>& batch);
     void published(const std::vector<Entry>& batch);

@@ -1,29 +1,19 @@
 // A process that uses a store is killed, at every point where it matters and at random ones; what it had acknowledged
 // must be there afterwards, and nothing else may have changed. FABRIC_CRASH_ROUNDS sets more rounds than the suite
 // runs.
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "burstbuffer/store/fsck.h"
+#include "tests/unit/burstbuffer/child.h"
 #include "tests/unit/burstbuffer/store/store_fixture.h"
 
 namespace fabric::store {
 namespace {
 
 constexpr uint32_t keys = 12;
-constexpr int report_fd = 9;
 
 // One operation of the child, written to the parent before it begins and again when it is done.
 struct Step {
@@ -75,10 +65,10 @@ TEST(StoreCrashChild, WorksUntilItIsKilled) {
     std::mt19937_64 random(strtoull(getenv("FABRIC_CRASH_SEED"), nullptr, 10));
     for (;;) {
         Step step = random_step(random);
-        ASSERT_EQ(write(report_fd, &step, sizeof(step)), static_cast<ssize_t>(sizeof(step)));
+        report(step);
         ASSERT_TRUE(run(fixture, step).ok());
         step.done = 1;
-        ASSERT_EQ(write(report_fd, &step, sizeof(step)), static_cast<ssize_t>(sizeof(step)));
+        report(step);
     }
 }
 
@@ -108,44 +98,11 @@ void replay(const Step& step, Model& model) {
 
 class StoreCrash : public testing::Test {
   protected:
-    // Runs a child until it dies; returns the steps it told of. It is killed after `milliseconds`, if not by a fault
-    // before.
     std::vector<Step> child(uint64_t seed, const std::string& faults, unsigned milliseconds) {
-        int ends[2];
-        EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
-        posix_spawn_file_actions_t actions;
-        posix_spawn_file_actions_init(&actions);
-        posix_spawn_file_actions_adddup2(&actions, ends[1], report_fd);
-        std::vector<std::string> environment{"FABRIC_CRASH_FOLDER=" + folder_.path(),
-                                             "FABRIC_CRASH_SEED=" + std::to_string(seed), "FABRIC_FAULTS=" + faults};
-        std::vector<char*> variables;
-        for (std::string& variable : environment) variables.push_back(variable.data());
-        for (char** at = environ; *at != nullptr; ++at) variables.push_back(*at);
-        variables.push_back(nullptr);
-        std::string program = "/proc/self/exe", filter = "--gtest_filter=StoreCrashChild.*", brief = "--gtest_brief=1";
-        char* arguments[] = {program.data(), filter.data(), brief.data(), nullptr};
-        pid_t process = 0;
-        EXPECT_EQ(posix_spawn(&process, "/proc/self/exe", &actions, nullptr, arguments, variables.data()), 0);
-        posix_spawn_file_actions_destroy(&actions);
-        ::close(ends[1]);
-        std::jthread killer([process, milliseconds](const std::stop_token& stop) {
-            std::mutex mutex;
-            std::unique_lock lock(mutex);
-            std::condition_variable_any told;
-            told.wait_for(lock, stop, std::chrono::milliseconds(milliseconds), [] { return false; });
-            if (!stop.stop_requested()) kill(process, SIGKILL);
-        });
-        std::vector<Step> steps;
-        Step step;
-        while (read(ends[0], &step, sizeof(step)) == static_cast<ssize_t>(sizeof(step))) steps.push_back(step);
-        killer.request_stop();
-        killer.join();
-        ::close(ends[0]);
-        int status = 0;
-        EXPECT_EQ(waitpid(process, &status, 0), process);
-        EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-            << "the child ended by itself, status " << status;
-        return steps;
+        return run_child<Step>("StoreCrashChild.*",
+                               {"FABRIC_CRASH_FOLDER=" + folder_.path(), "FABRIC_CRASH_SEED=" + std::to_string(seed),
+                                "FABRIC_FAULTS=" + faults},
+                               milliseconds);
     }
 
     // Empty: the store is what the model says; else the first difference.
