@@ -310,7 +310,6 @@ void Session::offload(Job& job, Job::Step block, Job::Step then) {
     target_.workers().add(job.blocking);
 }
 
-// From any thread back to the reactor's, and on with job.then.
 void Session::proceed(Job& job) {
     job.back.run = [](transport::Task& task) {
         Job& self = *static_cast<Job::Part<transport::Task>&>(task).job;

@@ -60,8 +60,9 @@ Target::Target(const Config& config)
     };
 }
 
-Result<std::unique_ptr<Target>> Target::start(const Config& config) {
+Result<std::unique_ptr<Target>> Target::start(const Config& config, ReadCache* cache) {
     std::unique_ptr<Target> target(new Target(config));
+    target->cache_ = cache;
     FABRIC_RETURN_IF_ERROR(target->set_up());
     return target;
 }

@@ -26,7 +26,8 @@ namespace fabric::xds::target {
 class Target {
   public:
     // Listens when it returns. Errors name the setting.
-    static Result<std::unique_ptr<Target>> start(const Config& config);
+    // `cache`, null for none, is asked before a file is read, and outlives the target.
+    static Result<std::unique_ptr<Target>> start(const Config& config, ReadCache* cache = nullptr);
     // Closes what is left of connections at once.
     ~Target();
 
@@ -45,6 +46,7 @@ class Target {
 
     // ---- for sessions ----
     const Config& config() const { return config_; }
+    ReadCache* cache() const { return cache_; }
     Tree& tree() { return *tree_; }
     Workers& workers() { return *workers_; }
     io::Engine& engine() { return *engine_; }
@@ -83,6 +85,7 @@ class Target {
     };
 
     Config config_;
+    ReadCache* cache_ = nullptr;
     std::unique_ptr<Tree> tree_;
     std::shared_ptr<security::Keyring> keys_;
     security::ReplayWindow replays_;
