@@ -15,7 +15,7 @@ class Target;
 
 class Session : public transport::Owner {
   public:
-    Session(Target& target, transport::Reactor& reactor);
+    Session(Target& target, transport::Reactor& reactor, io::BufferPool& pool);
     ~Session() override;
     // Starts to receive.
     void start(std::unique_ptr<transport::Connection> connection);
@@ -82,6 +82,7 @@ class Session : public transport::Owner {
 
     Target& target_;
     transport::Reactor& reactor_;
+    io::BufferPool& pool_;
     std::unique_ptr<transport::Connection> connection_;
     bool greeted_ = false;
     bool draining_ = false;

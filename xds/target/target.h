@@ -50,7 +50,6 @@ class Target {
     Tree& tree() { return *tree_; }
     Workers& workers() { return *workers_; }
     io::Engine& engine() { return *engine_; }
-    io::BufferPool& pool() { return pool_; }
     io::Budget& budget() { return budget_; }
     const security::Keyring& keys() const { return *keys_; }
     std::shared_ptr<const security::Keyring> shared_keys() const { return keys_; }
@@ -77,6 +76,7 @@ class Target {
     struct Start;
     // A session on the next lane; null: one more is not taken. Called with mutex_ held.
     Session* admit(size_t& lane);
+    Status start_lanes(unsigned count);
     Status listen_rdma();
     void rdma_arrived(transport::VerbsRequest request);
 
@@ -91,9 +91,11 @@ class Target {
     security::ReplayWindow replays_;
     uint64_t instance_ = 0;
     std::atomic<uint64_t> map_epoch_{1};
-    transport::VerbsDomains domains_;  // outlives the pool whose memory is registered in it
+    transport::VerbsDomains domains_;  // outlives the pools whose memory is registered in it
     io::Budget budget_;
-    io::BufferPool pool_;
+    // One for each NUMA node that has lanes; that of each lane.
+    std::vector<std::unique_ptr<io::BufferPool>> pools_;
+    std::vector<io::BufferPool*> pool_of_lane_;
     std::unique_ptr<io::Engine> engine_;
     std::unique_ptr<Workers> workers_;
 
