@@ -1,4 +1,5 @@
 // fabricd: serves a directory tree of this node to XDS clients.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "burstbuffer/fabricd/cached_reads.h"
 #include "burstbuffer/node/node.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -62,11 +64,26 @@ Result<std::unique_ptr<node::Node>> start_node(const fabricd::Settings& settings
     return node::Node::start(*buffer, filesystems);
 }
 
+Status add_filesystem(fs::FilesystemTable& filesystems, const std::string& root) {
+    UniqueFd directory(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    struct stat status;
+    if (!directory || ::fstat(directory.get(), &status) != 0)
+        return Status::from_errno(errno, "xds.root: open " + root);
+    return filesystems.find_or_open(status.st_dev, std::move(directory), root).status();
+}
+
 int serve(const fabricd::Settings& settings, const sigset_t& signals) {
     fs::FilesystemTable filesystems;
     Result<std::unique_ptr<node::Node>> node = start_node(settings, filesystems);
     if (!node.ok()) return complain(node.status(), node.status().code() == Code::config ? wrong_settings : failed);
-    Result<std::unique_ptr<target::Target>> target = target::Target::start(settings.target);
+    std::unique_ptr<fabricd::CachedReads> cache;
+    if (*node != nullptr) {
+        // What is served is what can be cached.
+        if (Status known = add_filesystem(filesystems, settings.target.root); !known.ok())
+            return complain(known, failed);
+        cache = std::make_unique<fabricd::CachedReads>((*node)->cache());
+    }
+    Result<std::unique_ptr<target::Target>> target = target::Target::start(settings.target, cache.get());
     if (!target.ok()) return complain(target.status(), failed);
     std::unique_ptr<security::Agent> agent;
     if (!settings.agent.empty()) {

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "common/io/topology.h"
+
 namespace fabric::io {
 
 namespace {
@@ -26,6 +28,8 @@ struct Slab {
 
 BufferPool::BufferPool(const Options& options)
     : before_unmap_(options.before_unmap),
+      numa_node_(options.numa_node),
+      reserved_huge_pages_(options.reserved_huge_pages),
       budget_(options.limit),
       shards_(static_cast<size_t>(std::clamp(sysconf(_SC_NPROCESSORS_CONF), 1L, 32L))) {
     trimmer_ = std::thread(&BufferPool::keep_trimming, this, options.idle_seconds);
@@ -139,19 +143,35 @@ void BufferPool::push(Buffer* buffer) {
     slab->lent.fetch_sub(1, std::memory_order_relaxed);
 }
 
+// A block, aligned to its size, of huge pages where there are some.
+char* BufferPool::map_block() {
+    char* memory = nullptr;
+    if (reserved_huge_pages_) {
+        constexpr int pages_of_2_mib = 21 << MAP_HUGE_SHIFT;
+        void* raw = mmap(nullptr, slab_size, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | pages_of_2_mib, -1, 0);
+        if (raw != MAP_FAILED) memory = static_cast<char*>(raw);
+    }
+    if (memory == nullptr) {
+        size_t span = 2 * slab_size;  // cut to an aligned half
+        void* raw = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (raw == MAP_FAILED) return nullptr;
+        auto start = reinterpret_cast<uintptr_t>(raw);
+        uintptr_t aligned = (start + slab_size - 1) & ~(slab_size - 1);
+        if (aligned != start) munmap(raw, aligned - start);
+        munmap(reinterpret_cast<void*>(aligned + slab_size), start + span - aligned - slab_size);
+        memory = reinterpret_cast<char*>(aligned);
+        madvise(memory, slab_size, MADV_HUGEPAGE);
+    }
+    if (numa_node_ >= 0) (void)prefer_node(memory, slab_size, numa_node_);
+    return memory;
+}
+
 // Slabs of other sizes that lie idle are given up before the mapped bytes pass the limit on lent ones.
 BufferPool::Buffer* BufferPool::map_slab(size_t index) {
     if (mapped() + slab_size > budget_.limit()) trim(0);
-    size_t span = 2 * slab_size;  // cut to an aligned half
-    void* raw = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (raw == MAP_FAILED) return nullptr;
-    auto start = reinterpret_cast<uintptr_t>(raw);
-    uintptr_t aligned = (start + slab_size - 1) & ~(slab_size - 1);
-    if (aligned != start) munmap(raw, aligned - start);
-    munmap(reinterpret_cast<void*>(aligned + slab_size), start + span - aligned - slab_size);
-    auto* memory = reinterpret_cast<char*>(aligned);
-    madvise(memory, slab_size, MADV_HUGEPAGE);
-
+    char* memory = map_block();
+    if (memory == nullptr) return nullptr;
     auto* slab = new Slab;
     slab->memory = memory;
     slab->size = slab_size;
@@ -178,6 +198,7 @@ BufferPool::Buffer* BufferPool::map_slab(size_t index) {
 BufferPool::Buffer* BufferPool::map_large(size_t bytes) {
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return nullptr;
+    if (numa_node_ >= 0) (void)prefer_node(memory, bytes, numa_node_);
     auto* slab = new Slab;
     slab->memory = static_cast<char*>(memory);
     slab->size = bytes;

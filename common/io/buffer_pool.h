@@ -31,6 +31,11 @@ class BufferPool {
         // Called before a block's memory is unmapped: whoever has registered it with a device lets go of it. Any
         // thread; a block is not unmapped while one of its buffers is lent.
         std::function<void(const void* block)> before_unmap = {};
+        // The NUMA node whose memory it is, while that has some; below 0: of whoever touches it first.
+        int numa_node = -1;
+        // Blocks come from the pages that the administrator has reserved (vm.nr_hugepages) while there are some; else,
+        // and always without this, the kernel is asked to use huge pages where it finds them.
+        bool reserved_huge_pages = false;
     };
 
     class Buffer {
@@ -109,12 +114,15 @@ class BufferPool {
     Buffer* pop_from(Shard& shard, size_t index);
     void push(Buffer* buffer);
     Buffer* map_slab(size_t index);
+    char* map_block();
     Buffer* map_large(size_t bytes);
     void unmap(Slab* slab);
     Shard& own_shard();
     void keep_trimming(unsigned idle_seconds);
 
     const std::function<void(const void*)> before_unmap_;
+    const int numa_node_;
+    const bool reserved_huge_pages_;
     Budget budget_;
     std::vector<Shard> shards_;
     std::mutex slabs_mutex_;  // taken before any shard's

@@ -99,6 +99,14 @@ Take cluster(security::Id& to) {
     };
 }
 
+Take huge_pages(bool& reserved) {
+    return [&reserved](const std::string& value) -> Problem {
+        if (value != "advised" && value != "reserved") return "expected advised or reserved";
+        reserved = value == "reserved";
+        return {};
+    };
+}
+
 Take level(log::Level& to) {
     return [&to](const std::string& value) -> Problem {
         static const std::map<std::string, log::Level> levels = {{"debug", log::Level::debug},
@@ -129,6 +137,7 @@ std::map<std::string, Keys> known_keys(Settings& settings) {
               {"open_files", number(config.open_files, 1, 1 << 20)},
               {"bytes_in_flight", bytes(config.bytes_in_flight, 16 << 20)},
               {"connection_bytes", bytes(config.connection_bytes, 8 << 20)},
+              {"huge_pages", huge_pages(config.reserved_huge_pages)},
               {"direct", direct(config.direct)},
               {"direct_from", bytes(config.direct_from, 4096)},
               {"stall_seconds", number(config.stall_seconds, 1, 86400)},

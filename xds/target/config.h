@@ -42,6 +42,9 @@ struct Config {
     // Bytes of file data in memory at once: of all connections, and of one.
     size_t bytes_in_flight = size_t{512} << 20;
     size_t connection_bytes = size_t{64} << 20;
+    // Memory for file data out of the huge pages that the administrator reserved (vm.nr_hugepages), while there are
+    // some.
+    bool reserved_huge_pages = false;
     Direct direct = Direct::automatic;
     // Bytes from which a transfer is large.
     size_t direct_from = 256 << 10;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "common/io/buffer_pool.h"
 #include "common/io/request.h"
+#include "xds/target/read_cache.h"
 #include "xds/target/tree.h"
 #include "xds/target/workers.h"
 #include "xds/transport/connection.h"
@@ -30,6 +32,7 @@ struct Job {
     };
 
     explicit Job(Session& owner) : session(owner) {
+        for (auto& part : cached) part.job = this;
         reply.job = data.job = transfer.job = room.job = back.job = blocking.job = stall.job = this;
     }
     Job(const Job&) = delete;
@@ -63,6 +66,10 @@ struct Job {
     std::array<iovec, most_buffers> slices{};  // the part of it that is sent
     uint64_t start = 0;                        // file offset of the memory's first byte
     bool direct = false;
+    bool from_cache = false;
+    // The part of each buffer, while a cache is asked for it.
+    std::array<Part<ReadCache::Request>, most_buffers> cached;
+    std::atomic<unsigned> cached_left{0};
 
     // Results of steps.
     Status status;

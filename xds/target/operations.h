@@ -14,6 +14,12 @@ void start_flush(Session& session, Job& job, const wire::Flush& message);
 void start_stat(Session& session, Job& job, const wire::Stat& message);
 void start_read_many(Session& session, Job& job, const wire::ReadMany& message);
 
+// Parts of a read. read_cached asks the cache and falls back to read_file; both, when the job's memory is reserved.
+// answer_read: job.transfer.done bytes from job.start on are in the job's memory.
+void read_cached(Job& job);
+void read_file(Job& job);
+void answer_read(Job& job);
+
 // What read and write have in common: handle, rights, range, length, epoch. Not ok: the job was answered.
 bool check_transfer(Session& session, Job& job, uint32_t handle, uint32_t right, uint64_t map_epoch,
                     uint32_t deadline_ms);

@@ -53,6 +53,7 @@ void slice(Job& job, size_t skip, size_t length) {
 void read_done(Job& job);
 
 void begin_transfer(Job& job, size_t length) {
+    job.from_cache = false;
     job.transfer.op = io::Op::read;
     job.transfer.fd = job.direct ? job.file->direct_fd.get() : job.file->fd.get();
     job.transfer.offset = job.start;
@@ -77,18 +78,28 @@ void read_done(Job& job) {
         if (job.direct && job.transfer.error == EINVAL) return read_again_buffered(job);
         return session.fail(job, Status::from_errno(job.transfer.error, "read of the file"));
     }
+    answer_read(job);
+}
+
+}  // namespace
+
+void answer_read(Job& job) {
+    Session& session = job.session;
     size_t skip = job.offset - job.start;
     size_t got = job.transfer.done > skip ? std::min(job.transfer.done - skip, size_t{job.length}) : 0;
     uint64_t end = job.offset + got, size = size_of(*job.file);
+    // The file grew since the cache was asked for it.
+    if (got < job.length && end < size && job.from_cache) return read_file(job);
     // Direct I/O ends short at the end of the file and elsewhere alike; the size tells.
     if (got < job.length && end < size && job.direct) return read_again_buffered(job);
     if (got < job.length && end < size)
         return session.fail(job, {Code::io, EIO, "the file system ended a read before the end of the file"});
     slice(job, skip, got);
-    io::count_transfer(io::Direction::read, job.direct ? io::Path::direct : io::Path::page_cache, got);
+    io::Path path = job.direct ? io::Path::direct : io::Path::page_cache;
+    io::count_transfer(io::Direction::read, job.from_cache ? io::Path::burst_buffer : path, got);
     wire::ReadReply reply;
     reply.length = got;
-    reply.copied = job.direct ? 0 : got;
+    reply.copied = job.direct || job.from_cache ? 0 : got;
     if (end >= size) reply.flags |= wire::io_flags::end_of_file;
     if (job.flags & wire::io_flags::checksum) {
         reply.flags |= wire::io_flags::checksum;
@@ -98,7 +109,7 @@ void read_done(Job& job) {
     session.reply(job, reply, got);
 }
 
-}  // namespace
+void read_file(Job& job) { begin_transfer(job, job.wanted); }
 
 bool check_transfer(Session& session, Job& job, uint32_t handle, uint32_t right, uint64_t map_epoch,
                     uint32_t deadline_ms) {
@@ -145,7 +156,7 @@ void start_read(Session& session, Job& job, const wire::Read& message) {
         job.start = job.offset / unit * unit;
         bytes = end - job.start;
     }
-    session.reserve(job, bytes, [](Job& self) { begin_transfer(self, self.wanted); });
+    session.reserve(job, bytes, session.target().cache() != nullptr && job.file->id ? read_cached : read_file);
 }
 
 }  // namespace fabric::xds::target

@@ -43,7 +43,8 @@ wire::Cause cause_of(const Status& status) {
     }
 }
 
-Session::Session(Target& target, transport::Reactor& reactor) : target_(target), reactor_(reactor) {
+Session::Session(Target& target, transport::Reactor& reactor, io::BufferPool& pool)
+    : target_(target), reactor_(reactor), pool_(pool) {
     greeting_.sent = [](transport::Send&, const Status&) {};
     recall_.session = this;
     recall_.sent = [](transport::Send& send, const Status& status) {
@@ -273,7 +274,7 @@ void Session::take_buffers(Job& job) {
     job.buffer_count = 0;
     for (size_t left = job.wanted; left > 0;) {
         size_t size = std::min(left, largest_buffer);
-        io::BufferPool::Buffer* buffer = target_.pool().try_take(size);
+        io::BufferPool::Buffer* buffer = pool_.try_take(size);
         if (buffer == nullptr)
             return fail(job, {Code::unavailable, ENOMEM, "no memory for file data"}, wire::Cause::overloaded);
         job.memory[job.buffer_count] = {buffer->data(), size};
@@ -310,7 +311,6 @@ void Session::offload(Job& job, Job::Step block, Job::Step then) {
     target_.workers().add(job.blocking);
 }
 
-// From any thread back to the reactor's, and on with job.then.
 void Session::proceed(Job& job) {
     job.back.run = [](transport::Task& task) {
         Job& self = *static_cast<Job::Part<transport::Task>&>(task).job;

@@ -15,7 +15,7 @@ class Target;
 
 class Session : public transport::Owner {
   public:
-    Session(Target& target, transport::Reactor& reactor);
+    Session(Target& target, transport::Reactor& reactor, io::BufferPool& pool);
     ~Session() override;
     // Starts to receive.
     void start(std::unique_ptr<transport::Connection> connection);
@@ -59,6 +59,9 @@ class Session : public transport::Owner {
     void on_credits(transport::Connection& connection) override;
     void on_closed(transport::Connection& connection, const Status& why) override;
 
+    // From any thread back to the reactor's, and on with job.then.
+    void proceed(Job& job);
+
   private:
     void greet(const wire::Header& header, const wire::Hello& hello);
     void refuse(const wire::Header& header, const Status& status, wire::Cause cause);
@@ -66,7 +69,6 @@ class Session : public transport::Owner {
     void dispatch(Job& job, const wire::Body& body);
     void cancel(uint64_t victim);
     Job& take_job(const wire::Header& header);
-    void proceed(Job& job);
     bool unwanted(Job& job);
     void admit_waiting();
     void try_reserve(Job& job);
@@ -80,6 +82,7 @@ class Session : public transport::Owner {
 
     Target& target_;
     transport::Reactor& reactor_;
+    io::BufferPool& pool_;
     std::unique_ptr<transport::Connection> connection_;
     bool greeted_ = false;
     bool draining_ = false;

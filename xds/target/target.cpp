@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
+#include "common/io/topology.h"
 #include "common/log.h"
 #include "xds/transport/tcp/tcp_address.h"
 #include "xds/transport/tcp/tcp_connection.h"
@@ -37,6 +39,7 @@ io::BufferPool::Options pool_options(const Config& config, transport::VerbsDomai
     options.before_unmap = [&domains](const void* block) { domains.forget_block(block); };
     // The target's own budget is the limit; the pool's is not to be met.
     options.limit = config.bytes_in_flight * 2;
+    options.reserved_huge_pages = config.reserved_huge_pages;
     return options;
 }
 
@@ -49,10 +52,7 @@ uint64_t wall_clock_ns() {
 }
 
 Target::Target(const Config& config)
-    : config_(config),
-      replays_(config.clock_seconds * second_ns, remembered_nonces),
-      budget_(config.bytes_in_flight),
-      pool_(pool_options(config, domains_)) {
+    : config_(config), replays_(config.clock_seconds * second_ns, remembered_nonces), budget_(config.bytes_in_flight) {
     accept_.target = retry_.target = this;
     retry_.expired = [](transport::Timer& timer) { static_cast<Retry&>(timer).target->accept_next(); };
     accept_.complete = [](transport::Operation& operation, int result) {
@@ -60,8 +60,9 @@ Target::Target(const Config& config)
     };
 }
 
-Result<std::unique_ptr<Target>> Target::start(const Config& config) {
+Result<std::unique_ptr<Target>> Target::start(const Config& config, ReadCache* cache) {
     std::unique_ptr<Target> target(new Target(config));
+    target->cache_ = cache;
     FABRIC_RETURN_IF_ERROR(target->set_up());
     return target;
 }
@@ -93,11 +94,7 @@ Status Target::set_up() {
     Result<int> port = transport::port_of(listener_.get());
     if (!port.ok()) return port.status();
     port_ = *port;
-    for (unsigned i = 0; i < lanes; ++i) {
-        Result<std::unique_ptr<transport::Reactor>> lane = transport::Reactor::start("xds_lane_" + std::to_string(i));
-        if (!lane.ok()) return lane.status();
-        lanes_.push_back(std::move(*lane));
-    }
+    FABRIC_RETURN_IF_ERROR(start_lanes(lanes));
     if (Status status = listen_rdma(); !status.ok()) {
         if (config_.rdma == Rdma::required) return status;
         rdma_ = status;
@@ -108,6 +105,30 @@ Status Target::set_up() {
         accepting_ = true;
     }
     lanes_[0]->call([&] { accept_next(); });
+    return {};
+}
+
+// A lane's thread, and the memory of its requests, are of one NUMA node. With one node there is nothing to bind.
+Status Target::start_lanes(unsigned count) {
+    std::vector<io::NumaNode> nodes = io::numa_nodes();
+    std::vector<size_t> node_of_lane = io::spread(nodes, count);
+    bool several = nodes.size() > 1;
+    std::map<size_t, io::BufferPool*> pools;
+    for (unsigned i = 0; i < count; ++i) {
+        Result<std::unique_ptr<transport::Reactor>> lane = transport::Reactor::start("xds_lane_" + std::to_string(i));
+        if (!lane.ok()) return lane.status();
+        const io::NumaNode& node = nodes[node_of_lane[i]];
+        if (several && !(*lane)->call([&] { return io::bind_thread(node); }))
+            log::warn("XDS target {}: lane {} cannot be bound to NUMA node {}", config_.node, i, node.number);
+        io::BufferPool*& pool = pools[node_of_lane[i]];
+        if (pool == nullptr) {
+            io::BufferPool::Options options = pool_options(config_, domains_);
+            options.numa_node = several ? node.number : -1;
+            pool = pools_.emplace_back(std::make_unique<io::BufferPool>(options)).get();
+        }
+        pool_of_lane_.push_back(pool);
+        lanes_.push_back(std::move(*lane));
+    }
     return {};
 }
 
@@ -174,7 +195,7 @@ Session* Target::admit(size_t& lane) {
         return nullptr;
     }
     lane = next_lane_++ % lanes_.size();
-    sessions_.push_back({std::make_unique<Session>(*this, *lanes_[lane]), lanes_[lane].get()});
+    sessions_.push_back({std::make_unique<Session>(*this, *lanes_[lane], *pool_of_lane_[lane]), lanes_[lane].get()});
     return sessions_.back().session.get();
 }
 

@@ -26,7 +26,8 @@ namespace fabric::xds::target {
 class Target {
   public:
     // Listens when it returns. Errors name the setting.
-    static Result<std::unique_ptr<Target>> start(const Config& config);
+    // `cache`, null for none, is asked before a file is read, and outlives the target.
+    static Result<std::unique_ptr<Target>> start(const Config& config, ReadCache* cache = nullptr);
     // Closes what is left of connections at once.
     ~Target();
 
@@ -45,10 +46,10 @@ class Target {
 
     // ---- for sessions ----
     const Config& config() const { return config_; }
+    ReadCache* cache() const { return cache_; }
     Tree& tree() { return *tree_; }
     Workers& workers() { return *workers_; }
     io::Engine& engine() { return *engine_; }
-    io::BufferPool& pool() { return pool_; }
     io::Budget& budget() { return budget_; }
     const security::Keyring& keys() const { return *keys_; }
     std::shared_ptr<const security::Keyring> shared_keys() const { return keys_; }
@@ -75,6 +76,7 @@ class Target {
     struct Start;
     // A session on the next lane; null: one more is not taken. Called with mutex_ held.
     Session* admit(size_t& lane);
+    Status start_lanes(unsigned count);
     Status listen_rdma();
     void rdma_arrived(transport::VerbsRequest request);
 
@@ -83,14 +85,17 @@ class Target {
     };
 
     Config config_;
+    ReadCache* cache_ = nullptr;
     std::unique_ptr<Tree> tree_;
     std::shared_ptr<security::Keyring> keys_;
     security::ReplayWindow replays_;
     uint64_t instance_ = 0;
     std::atomic<uint64_t> map_epoch_{1};
-    transport::VerbsDomains domains_;  // outlives the pool whose memory is registered in it
+    transport::VerbsDomains domains_;  // outlives the pools whose memory is registered in it
     io::Budget budget_;
-    io::BufferPool pool_;
+    // One for each NUMA node that has lanes; that of each lane.
+    std::vector<std::unique_ptr<io::BufferPool>> pools_;
+    std::vector<io::BufferPool*> pool_of_lane_;
     std::unique_ptr<io::Engine> engine_;
     std::unique_ptr<Workers> workers_;
 

@@ -104,6 +104,7 @@ Result<Opened> Tree::finish(UniqueFd fd, uint32_t flags) {
     opened.file = std::make_shared<OpenFile>();
     opened.file->fd = std::move(fd);
     opened.file->flags = flags;
+    opened.file->id = opened.id;
     return opened;
 }
 

@@ -29,10 +29,11 @@ struct User {
 // An open file of a connection. Immutable but for `direct`; shared by the requests that use it.
 struct OpenFile {
     UniqueFd fd;
-    UniqueFd direct_fd;          // none: the file system refuses O_DIRECT
-    uint32_t alignment = 0;      // of direct I/O, bytes
-    uint32_t flags = 0;          // wire::open_flags it was opened with
-    security::Capability grant;  // range and expiry; rights are in flags
+    UniqueFd direct_fd;            // none: the file system refuses O_DIRECT
+    uint32_t alignment = 0;        // of direct I/O, bytes
+    uint32_t flags = 0;            // wire::open_flags it was opened with
+    security::Capability grant;    // range and expiry; rights are in flags
+    std::optional<fs::FileId> id;  // none: its file system is not the root's
 };
 
 struct Opened {

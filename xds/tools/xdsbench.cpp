@@ -151,18 +151,28 @@ uint32_t most_used_path(const Context& context, const xds_stats& before) {
     return most.first == 0 ? uint32_t{XDS_PATH_NONE} : most.second;
 }
 
+std::string small_name(unsigned thread, unsigned number) {
+    return "xdsbench.small." + std::to_string(thread) + "." + std::to_string(number);
+}
+uint64_t small_size(const Arguments& arguments) { return std::min<uint64_t>(arguments.block, 64 << 10); }
+unsigned small_count(const Arguments& arguments) { return arguments.depth * 32; }
+
+// All threads' small files, before the clock runs.
+Status make_small_files(const Arguments& arguments, const Context& context) {
+    for (unsigned thread = 0; thread < arguments.threads; ++thread)
+        for (unsigned i = 0; i < small_count(arguments); ++i)
+            FABRIC_RETURN_IF_ERROR(make_file(context, small_name(thread, i), small_size(arguments)));
+    return {};
+}
+
 Outcome read_batches(const Arguments& arguments, const Context& context, Memory& memory, unsigned thread,
                      Clock::time_point end) {
     Outcome outcome;
-    uint64_t each = std::min<uint64_t>(arguments.block, 64 << 10);
-    unsigned count = arguments.depth * 32;
+    uint64_t each = small_size(arguments);
+    unsigned count = small_count(arguments);
     std::vector<std::string> names;
     std::vector<xds_many> files(count);
-    for (unsigned i = 0; i < count && outcome.status.ok(); ++i) {
-        names.push_back("xdsbench.small." + std::to_string(thread) + "." + std::to_string(i));
-        outcome.status = make_file(context, names.back(), each);
-    }
-    if (!outcome.status.ok()) return outcome;
+    for (unsigned i = 0; i < count; ++i) names.push_back(small_name(thread, i));
     for (unsigned i = 0; i < count; ++i) {
         files[i].size = sizeof(xds_many);
         files[i].path = names[i].c_str();
@@ -196,7 +206,7 @@ Outcome run_thread(const Arguments& arguments, const std::string& operation, boo
         outcome.status = context.status();
         return outcome;
     }
-    uint64_t small = std::min<uint64_t>(arguments.block, 64 << 10) * 32;
+    uint64_t small = small_size(arguments) * 32;
     Memory memory(sim, arguments.depth * (operation == "many" ? small : arguments.block));
     if (operation == "many") return read_batches(arguments, *context, memory, thread, end);
     Result<File> file = File::open(*context, file_name(thread), O_RDWR, 0);
@@ -254,6 +264,8 @@ Status bench(const Arguments& arguments) {
     if (!context.ok()) return context.status();
     for (unsigned i = 0; i < arguments.threads; ++i)
         FABRIC_RETURN_IF_ERROR(make_file(*context, file_name(i), std::max(arguments.size, arguments.block)));
+    if (std::ranges::find(arguments.operations, "many") != arguments.operations.end())
+        FABRIC_RETURN_IF_ERROR(make_small_files(arguments, *context));
     std::printf("%-22s %12s %-8s %12s %-8s %10s\n", "name", "value", "unit", "requests/s", "path", "cpu s/GB");
     std::vector<Report> reports;
     for (const std::string& kind : arguments.kinds)

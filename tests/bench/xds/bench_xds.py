@@ -3,11 +3,14 @@
 
     bench_xds.py --build DIR [--seconds S] [--runs N] [--json FILE] [--tiny]
 
-TCP: 4 MiB reads against iperf3 with as many streams; 4 KiB files in batches against open+read+close by one thread.
+TCP: 4 MiB reads against iperf3 with as many streams, and against libnfs, with one connection and with as many, reading the
+same file from the gateway into memory of the program (rows end in _cpu: the client's CPU seconds per GB); 4 KiB files in
+batches against open+read+close by one thread; how long a program waits until libxds is loaded and connected.
 RDMA, when VM_ADDRESS is set (tests/vm/vm sets it): 1 MiB reads and writes against ib_write_bw and ib_read_bw.
 Prints a table; with --json the list of objects of DESIGN's form. Exit status 77: a peer's program is missing.
 """
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -17,6 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lib"))
+import gateway as gw
 
 STREAMS = 4
 
@@ -90,35 +96,61 @@ def perftest(options, program, address):
         server.wait()
 
 
-def row(name, unit, ours, peer, peers, cpu=None):
-    ours, peers = statistics.median(ours), statistics.median(peers)
-    result = {"name": name, "unit": unit, "better": "higher", "ours": round(ours, 1), "peers": {peer: round(peers, 1)},
-              "ratios": {peer: round(ours / peers, 3)}, "runs": 0}
-    if cpu is not None:
-        result["cpu_seconds_per_gb"] = round(statistics.median(cpu), 4)
-    return result
+def row(name, unit, ours, peers, better="higher"):
+    """`peers`: {name: values}. Medians and their ratios."""
+    ours = statistics.median(ours)
+    peers = {peer: statistics.median(values) for peer, values in peers.items()}
+    return {"name": name, "unit": unit, "better": better, "ours": round(ours, 4),
+            "peers": {peer: round(value, 4) for peer, value in peers.items()},
+            "ratios": {peer: round(ours / value, 3) for peer, value in peers.items()}, "runs": 0}
+
+
+@contextlib.contextmanager
+def nfs_url(folder):
+    """The folder exported by a gateway of our own; None where there is none."""
+    if not os.environ.get("FABRIC_GANESHA_PREFIX"):
+        yield None
+        return
+    with gw.Gateway([gw.Export(folder)]) as gateway:
+        yield f"nfs://127.0.0.1/export/?version=3&nfsport={gateway.nfs_port}&mountport={gateway.ports['mount']}"
 
 
 def over_tcp(options, folder):
+    program = os.path.join(options.build, "tests/bench/xds")
     target = Target(options.build, folder, "127.0.0.1", False)
+    small = os.path.join(folder, "small")
+    os.mkdir(small)
+    for number in range(64 if options.tiny else 2000):
+        with open(os.path.join(small, str(number)), "wb") as file:
+            file.write(os.urandom(4096))
+    libxds = os.path.join(options.build, "xds/client/libxds.so.0")
+    read, read_cpu, iperf3, many, local = [], [], [], [], []
+    libnfs, libnfs_cpu = {1: [], STREAMS: []}, {1: [], STREAMS: []}
     try:
-        ours, peers, cpu, many, local = [], [], [], [], []
-        small = os.path.join(folder, "small")
-        os.mkdir(small)
-        for number in range(64 if options.tiny else 2000):
-            with open(os.path.join(small, str(number)), "wb") as file:
-                file.write(os.urandom(4096))
-        for _ in range(options.runs):
-            read = xdsbench(options, target, "--op", "read", "--block", "4MiB", "--size", options.size)
-            ours.append(read["ours"])
-            cpu.append(read["cpu_seconds_per_gb"])
-            peers.append(iperf(options))
-            many.append(xdsbench(options, target, "--op", "many", "--block", "4KiB")["ours"])
-            local.append(float(run(os.path.join(options.build, "tests/bench/xds/local_files"), small, str(options.seconds))))
-        return [row("xds.tcp.read_4m", "MB/s", ours, "iperf3", peers, cpu),
-                row("xds.tcp.many_4k", "files/s", many, "open+read+close", local)]
+        with nfs_url(target.root) as url:
+            for _ in range(options.runs):
+                result = xdsbench(options, target, "--op", "read", "--block", "4MiB", "--size", options.size)
+                read.append(result["ours"])
+                read_cpu.append(result["cpu_seconds_per_gb"])
+                iperf3.append(iperf(options))
+                for connections in libnfs if url else ():
+                    speed, cpu = run(program + "/libnfs_read", url, "/xdsbench.0", str(options.seconds), str(connections)).split()
+                    libnfs[connections].append(float(speed))
+                    libnfs_cpu[connections].append(float(cpu))
+                many.append(xdsbench(options, target, "--op", "many", "--block", "4KiB")["ours"])
+                local.append(float(run(program + "/local_files", small, str(options.seconds))))
+        start = [float(run(program + "/start_up", libxds, target.address)) for _ in range(options.runs)]
     finally:
         target.stop()
+    rows = [row("xds.tcp.read_4m", "MB/s", read, {"iperf3": iperf3}),
+            row("xds.tcp.many_4k", "files/s", many, {"open+read+close": local}),
+            row("xds.start_up", "ms", start, {}, "lower")]
+    for connections, values in libnfs.items():
+        if values:
+            peer = f"libnfs, {connections} connection{'s' if connections > 1 else ''}"
+            rows.append(row("xds.tcp.read_4m", "MB/s", read, {peer: values}))
+            rows.append(row("xds.tcp.read_4m_cpu", "CPU s/GB", read_cpu, {peer: libnfs_cpu[connections]}, "lower"))
+    return rows
 
 
 def over_rdma(options, folder, address):
@@ -134,7 +166,8 @@ def over_rdma(options, folder, address):
                 ours.append(result["ours"])
                 cpu.append(result["cpu_seconds_per_gb"])
                 peers.append(perftest(options, program, address))
-            rows.append(row(f"xds.rdma.{name}_1m", "MB/s", ours, program, peers, cpu))
+            rows.append(row(f"xds.rdma.{name}_1m", "MB/s", ours, {program: peers}))
+            rows.append(row(f"xds.rdma.{name}_1m_cpu", "CPU s/GB", cpu, {}, "lower"))
         return rows
     finally:
         target.stop()
@@ -161,12 +194,11 @@ def main():
         return 77
     with tempfile.TemporaryDirectory(prefix="bench-xds-", dir=options.folder) as folder:
         rows = over_rdma(options, folder, address) if address else over_tcp(options, folder)
-    print(f"{'name':<20}{'ours':>12}{'peer':>12}  {'ratio':>6}  unit, peer, our client's CPU")
+    print(f"{'name':<22}{'ours':>12}{'peer':>12}  {'ratio':>6}  unit, peer")
     for one in rows:
         one["runs"] = options.runs
-        (peer, value), ratio = next(iter(one["peers"].items())), next(iter(one["ratios"].values()))
-        cpu = f", {one['cpu_seconds_per_gb']} s/GB" if "cpu_seconds_per_gb" in one else ""
-        print(f"{one['name']:<20}{one['ours']:>12}{value:>12}  {ratio:>6}  {one['unit']}, {peer}{cpu}")
+        peer, value = next(iter(one["peers"].items()), ("no peer", "-"))
+        print(f"{one['name']:<22}{one['ours']:>12}{value:>12}  {one['ratios'].get(peer, '-'):>6}  {one['unit']}, {peer}")
     if options.json:
         with open(options.json, "w", encoding="ascii") as file:
             json.dump(rows, file, indent=1)

@@ -346,5 +346,28 @@ TEST_F(Behaviour, StartUpIsQuickAndSilent) {
     EXPECT_EQ(xds_ctx_close(ctx), 0);
 }
 
+// The file system was asked for direct I/O and takes it back: at the first transfer, and then at each.
+class Refusal : public WithTarget {
+  protected:
+    void configure() override { config.direct = target::Direct::always; }
+    void TearDown() override {
+        ASSERT_TRUE(fault::arm("").ok());
+        WithTarget::TearDown();
+    }
+};
+
+TEST_F(Refusal, ADirectTransferThatIsRefusedGoesThroughThePageCache) {
+    std::string bytes = random_bytes(3'000'000, 9), back(bytes.size(), '#');
+    put(file("f"), bytes);
+    xds_file* f = open("f", O_RDWR);
+    ASSERT_TRUE(fault::arm("backing.read=EINVAL*1 backing.write=EINVAL*1").ok());
+    EXPECT_EQ(xds_pread(f, back.data(), back.size(), 0), static_cast<ssize_t>(back.size())) << xds_error();
+    EXPECT_TRUE(back == bytes);
+    std::string block = random_bytes(1 << 20, 10);
+    EXPECT_EQ(xds_pwrite(f, block.data(), block.size(), 4096), 1 << 20) << xds_error();
+    EXPECT_TRUE(contents(file("f")) == bytes.substr(0, 4096) + block + bytes.substr(4096 + (1 << 20)));
+    xds_close(f);
+}
+
 }  // namespace
 }  // namespace fabric::xds

@@ -38,6 +38,24 @@ TEST(BufferPool, BuffersAreAlignedLargeEnoughAndDistinct) {
     EXPECT_EQ(pool.lent(), 0U);
 }
 
+// Whether the machine has reserved pages or several nodes or not: memory is memory.
+TEST(BufferPool, ReservedPagesAndNodesAreWishes) {
+    BufferPool::Options options = no_trimming(64 * mib);
+    options.numa_node = 0;
+    options.reserved_huge_pages = true;
+    BufferPool pool(options);
+    std::vector<LentBuffer> held;
+    for (size_t bytes : {size_t{4096}, mib, mib, mib, 5 * mib}) {
+        held.emplace_back(pool.try_take(bytes));
+        ASSERT_TRUE(held.back());
+        std::memset(held.back()->data(), 'x', held.back()->capacity());
+    }
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(BufferPool::block_of(held[1]->data())) % BufferPool::block_size, 0U);
+    held.clear();
+    pool.trim(0);
+    EXPECT_EQ(pool.mapped(), 0U);
+}
+
 TEST(BufferPool, AffordableIsTheLargestBufferPaidFor) {
     EXPECT_EQ(BufferPool::affordable(4095), 0U);
     EXPECT_EQ(BufferPool::affordable(4096), 4096U);

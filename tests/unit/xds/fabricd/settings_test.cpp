@@ -20,6 +20,7 @@ TEST(Settings, TheShippedExampleIsReadAndHoldsTheDefaults) {
     EXPECT_EQ(a.open_files, b.open_files);
     EXPECT_EQ(a.bytes_in_flight, b.bytes_in_flight);
     EXPECT_EQ(a.connection_bytes, b.connection_bytes);
+    EXPECT_EQ(a.reserved_huge_pages, b.reserved_huge_pages);
     EXPECT_EQ(a.direct, b.direct);
     EXPECT_EQ(a.direct_from, b.direct_from);
     EXPECT_EQ(a.stall_seconds, b.stall_seconds);
@@ -56,11 +57,12 @@ TEST(Settings, ErrorsNameFileLineAndKey) {
 
 TEST(Settings, SizesHaveUnits) {
     Result<Settings> settings =
-        parse_settings("xds: {root: /a, bytes_in_flight: 1GiB, connection_bytes: 8388608, direct_from: 64KiB}", "conf");
+        parse_settings("xds: {root: /a, bytes_in_flight: 1GiB, connection_bytes: 8388608, direct_from: 64KiB, huge_pages: reserved}", "conf");
     ASSERT_TRUE(settings.ok()) << settings.status().message();
     EXPECT_EQ(settings->target.bytes_in_flight, size_t{1} << 30);
     EXPECT_EQ(settings->target.connection_bytes, size_t{8} << 20);
     EXPECT_EQ(settings->target.direct_from, size_t{64} << 10);
+    EXPECT_TRUE(settings->target.reserved_huge_pages);
 }
 
 }  // namespace
