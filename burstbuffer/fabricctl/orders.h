@@ -1,4 +1,5 @@
-// The subcommands that ask a running node: stage, evict, pin, unpin, ls, verify, status.
+// The subcommands that ask a running node: stage, evict, pin, unpin, ls, verify, status, wait, drain,
+// flush.
 #pragma once
 
 #include <CLI/CLI.hpp>

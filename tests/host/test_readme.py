@@ -135,15 +135,18 @@ class Readme(unittest.TestCase):
         disk.mkdir()
         socket = self.folder / "ctl.sock"
         (self.folder / "bb.yaml").write_text(
-            f"disks:\n  - folder: {disk}\n    capacity: 256MiB\n    reserve: 0\n    segment: 4MiB\ncontrol:\n  socket: {socket}\n")
+            f"disks:\n  - folder: {disk}\n    capacity: 256MiB\n    reserve: 0\n    segment: 4MiB\ncontrol:\n  socket: {socket}\n" +
+            re.search(r"^writeback:\n(  .*\n)+", README.read_text(), re.MULTILINE).group().replace("/srv/data/checkpoints", str(served)))
         self.fabricd(f"xds:\n  listen: 127.0.0.1:0\n  rdma: off\n  root: {served}\nburst_buffer:\n  config: {self.folder}/bb.yaml\n",
                      "control_socket")
         for line in self.lines(r"fabricctl "):
             program, order, *rest = line.split()
-            rest = [str(served) if word == "/srv/data/set" else word for word in rest]
+            rest = [str(served) if word in ("/srv/data/set", "/srv/data/checkpoints") else word for word in rest]
             output = self.run_line(f"{BUILD}/burstbuffer/fabricctl/{program} {order} --socket {socket} {' '.join(rest)}")
             if order in ("ls", "verify"):
                 self.assertIn("1", output)
+            if order in ("wait", "drain"):
+                self.assertIn("drained", output)
 
 
 if __name__ == "__main__":

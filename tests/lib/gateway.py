@@ -150,7 +150,8 @@ class Gateway:
     faults          a fault specification (common/fault.h), later changed by `set_faults`
     limits          e.g. {resource.RLIMIT_NOFILE: (256, 256)}
     burst_buffer    with one on a folder of its own (None: if FABRIC_TEST_BURST_BUFFER is 1); FABRIC only
-    write_back      the lines of the burst buffer's "writeback" section, each with two blanks in front
+    write_back      the lines of the burst buffer's "writeback" section, each with two blanks in front ("": for all files if
+                    FABRIC_TEST_WRITE_BACK is 1, else none)
     wrapper         a command in front of the server, e.g. ["perf", "record", "-g", "--"]
     """
 
@@ -168,7 +169,7 @@ class Gateway:
         self.prefix = pathlib.Path(prefix) if prefix else ganesha_prefix()
         self.plugins = pathlib.Path(plugins) if plugins else plugin_dir()
         self.burst_buffer = os.environ.get("FABRIC_TEST_BURST_BUFFER") == "1" if burst_buffer is None else burst_buffer
-        self.write_back = write_back
+        self.write_back = write_back or ("  paths:\n    - /**" if os.environ.get("FABRIC_TEST_WRITE_BACK") == "1" else "")
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="fabric-gw-", dir=os.environ.get("FABRIC_TEST_DIR") or "/tmp"))
         self.log_path, self.pid_path = self.work / "ganesha.log", self.work / "ganesha.pid"
         self.config_path, self.fault_path = self.work / "ganesha.conf", self.work / "faults"
