@@ -17,6 +17,9 @@ bool load_all(void* library, CudaDriver& driver) {
     load(library, "cuMemGetHandleForAddressRange", driver.range_handle);
     load(library, "cuStreamWaitValue32_v2", driver.wait_value);
     load(library, "cuDeviceGet", driver.device);
+    load(library, "cuModuleLoadData", driver.load_module);
+    load(library, "cuModuleGetFunction", driver.module_function);
+    load(library, "cuLaunchKernel", driver.launch_kernel);
     load(library, "cuDeviceGetUuid_v2", driver.uuid);
     load(library, "cuDeviceGetPCIBusId", driver.pci_bus);
     return load(library, "cuInit", driver.init) && load(library, "cuDeviceGetCount", driver.device_count) &&

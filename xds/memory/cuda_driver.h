@@ -14,6 +14,8 @@ using CuResult = int;
 using CuDevicePointer = unsigned long long;
 using CuContext = struct CuContextTag*;
 using CuStream = struct CuStreamTag*;
+using CuModule = struct CuModuleTag*;
+using CuFunction = struct CuFunctionTag*;
 
 struct CudaDriver {
     CuResult (*init)(unsigned) = nullptr;
@@ -38,6 +40,10 @@ struct CudaDriver {
     CuResult (*device)(int* device, int index) = nullptr;
     CuResult (*uuid)(void* sixteen_bytes, int device) = nullptr;
     CuResult (*pci_bus)(char* text, int room, int device) = nullptr;
+    CuResult (*load_module)(CuModule*, const void*) = nullptr;
+    CuResult (*module_function)(CuFunction*, CuModule, const char*) = nullptr;
+    CuResult (*launch_kernel)(CuFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                              CuStream, void**, void**) = nullptr;
     // Null before CUDA 11.7.
     CuResult (*wait_value)(CuStream, CuDevicePointer, uint32_t, unsigned) = nullptr;
     CuResult (*range_handle)(void*, CuDevicePointer, size_t, int, unsigned long long) = nullptr;

@@ -70,7 +70,13 @@ TEST_F(Cuda, DataIsCheckedWhereItLies) {
     xds_ctx* checking = open_context(options);
     xds_file* f = nullptr;
     ASSERT_EQ(xds_open(checking, "f", O_RDONLY, 0, &f), 0);
+    unsigned before = fake_cuda_kernels();
     ASSERT_EQ(xds_pread(f, allocate(1), size, 0), static_cast<ssize_t>(size)) << xds_error();
+#ifdef HAVE_CUDA_KERNEL
+    EXPECT_GT(fake_cuda_kernels(), before) << "by a copy to host memory";
+#else
+    EXPECT_EQ(fake_cuda_kernels(), before) << "built without nvcc";
+#endif
     xds_stats stats{};
     stats.size = sizeof stats;
     ASSERT_EQ(xds_stats_get(checking, &stats), 0);

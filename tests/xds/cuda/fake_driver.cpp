@@ -3,15 +3,18 @@
 // call the driver, the default stream waits for all others but non-blocking ones, a copy needs its device's context.
 #include "tests/xds/cuda/fake_driver.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <set>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "xds/memory/crc32c_pieces.h"
 #include "xds/memory/sim.h"
 #include "xds/memory/work_stream.h"
 
@@ -35,6 +38,7 @@ constexpr int success = 0, invalid_value = 1, invalid_context = 201, invalid_han
 FakeContextTag devices[2] = {{0}, {1}};
 thread_local std::vector<FakeContext> current;
 thread_local bool in_host_function = false;
+std::atomic<unsigned> kernels{0};
 std::atomic<bool> no_wait_value{false}, capturing{false};
 
 struct Streams {
@@ -238,4 +242,31 @@ int cuStreamWaitValue32_v2(FakeStream stream, unsigned long long address, uint32
             std::this_thread::sleep_for(std::chrono::microseconds(50));
     });
 }
+
+// One kernel is known, by its name.
+int cuModuleLoadData(void** module, const void* code) {
+    if (code == nullptr || here() == nullptr) return invalid_value;
+    *module = here();
+    return success;
+}
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+    *function = module;
+    return std::string_view(name) == "xds_crc32c" ? success : invalid_value;
+}
+int cuLaunchKernel(void*, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,
+                   FakeStream stream, void** arguments, void**) {
+    auto from = *static_cast<unsigned long long*>(arguments[0]),
+         length = *static_cast<unsigned long long*>(arguments[1]);
+    auto* sums = *static_cast<uint32_t**>(arguments[2]);
+    ++kernels;
+    return enqueue(stream, [=] {
+        for (uint64_t piece = 0; piece < uint64_t{blocks} * threads && piece * memory::crc32c_piece < length; ++piece) {
+            uint64_t at = piece * memory::crc32c_piece;
+            auto sum = memory::sim().crc32c(0, reinterpret_cast<void*>(from + at),
+                                            std::min<uint64_t>(memory::crc32c_piece, length - at));
+            sums[piece] = sum.ok() ? *sum : 0;
+        }
+    });
+}
+unsigned fake_cuda_kernels(void) { return kernels; }
 }

@@ -23,6 +23,8 @@ int cuLaunchHostFunc(FakeStream, void (*)(void*), void*);
 
 // A driver that cannot let streams wait for memory.
 void fake_cuda_no_wait_value(bool yes);
+// How many kernels were started.
+unsigned fake_cuda_kernels(void);
 // Streams say that they record a graph.
 void fake_cuda_capturing(bool yes);
 }
