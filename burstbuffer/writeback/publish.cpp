@@ -65,13 +65,30 @@ Status WriteBack::publish(std::vector<Entry>& batch) {
         of_disk[entry.piece->disk].push_back(held);
     }
     if (int error = fault::hit("writeback.publish")) return Status::from_errno(error, "write-back: publishing");
-    for (const auto& [disk, held] : of_disk) FABRIC_RETURN_IF_ERROR(disk->store().publish(held));
+    for (auto at = of_disk.begin(); at != of_disk.end(); ++at) {
+        Status status = at->first->store().publish(at->second);
+        if (status.ok()) continue;
+        // All or nothing: what other disks have of it already must not come back at the next start.
+        while (at != of_disk.begin()) unpublish(batch, *(--at));
+        return status;
+    }
     fault::hit("writeback.published");  // a place to be killed at
     uint64_t sequence = next_sequence_ - batch.size();
     std::lock_guard lock(mutex_);
     for (Entry& entry : batch) entry.piece->record.dirty = sequence++;
     metrics().syncs.add(1);
     return {};
+}
+
+void WriteBack::unpublish(std::vector<Entry>& batch, const OfDisk& of) {
+    if (Status status = of.first->store().drop(of.second); !status.ok()) {
+        log::error("write-back: disk {}: what was given up could not be dropped: {}", of.first->folder(),
+                   status.message());
+    }
+    std::lock_guard lock(mutex_);
+    for (Entry& entry : batch) {
+        if (entry.piece->disk == of.first) entry.piece->done = true;
+    }
 }
 
 void WriteBack::published(const std::vector<Entry>& batch) {
@@ -108,7 +125,7 @@ void WriteBack::give_up(const std::vector<Entry>& batch) {
         std::erase(file.pieces, entry.piece);
         queues_[file.queue].bytes -= piece.bytes_on_disk();
         bytes_ -= piece.bytes_on_disk();
-        piece.disk->store().give_up(piece.record);
+        if (!piece.done) piece.disk->store().give_up(piece.record);
     }
     for (const Entry& entry : batch) {
         File& file = *entry.file;

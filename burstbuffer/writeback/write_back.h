@@ -144,7 +144,9 @@ class WriteBack {
 
     // publish.cpp
     Status publish_all(uint64_t upto);
+    using OfDisk = std::pair<disks::Disk* const, std::vector<store::LocalStore::Held>>;
     Status publish(std::vector<Entry>& batch);
+    void unpublish(std::vector<Entry>& batch, const OfDisk& of);
     void published(const std::vector<Entry>& batch);
     void give_up(const std::vector<Entry>& batch);
     void supersede(File& file);

@@ -50,12 +50,15 @@ class WriteBackFixture {
     void open() {
         close();
         ASSERT_EQ(unfit(), "");
-        disks::DiskOptions disk;
-        disk.folder = root_ + "/disk";
-        disk.reserve = 0;
-        disk.segment_size = 2 * mib;
-        disk.capacity = capacity;
-        auto opened = disks::Disks::open({&disk, 1}, *engine_, pool_);
+        std::vector<disks::DiskOptions> disks(disk_count);
+        for (size_t i = 0; i < disk_count; ++i) {
+            disks[i].folder = root_ + (i == 0 ? "/disk" : "/disk" + std::to_string(i));
+            std::filesystem::create_directories(disks[i].folder);
+            disks[i].reserve = 0;
+            disks[i].segment_size = 2 * mib;
+            disks[i].capacity = capacity;
+        }
+        auto opened = disks::Disks::open(disks, *engine_, pool_);
         ASSERT_TRUE(opened.ok()) << opened.status().message();
         disks_ = std::move(opened).value();
         auto started = WriteBack::start(*disks_, pool_, filesystems_, options, [] {});
@@ -115,6 +118,7 @@ class WriteBackFixture {
 
     Options options;
     uint64_t capacity = 0;
+    size_t disk_count = 1;
     fs::FilesystemPtr filesystem;
     std::unique_ptr<WriteBack> all;
 

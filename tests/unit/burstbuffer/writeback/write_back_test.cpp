@@ -50,6 +50,27 @@ TEST_F(WriteBackTest, WhatIsLostUncoversWhatWasThere) {
     EXPECT_EQ(bench.at_backing(file), "first");
 }
 
+// A commit that one of two disks fails is lost on both, and does not come back at the next start.
+TEST_F(WriteBackTest, ACommitIsLostOnAllDisksOrNone) {
+    bench.disk_count = 2;
+    bench.open();
+    auto file = bench.file("a");
+    arm("drain.open=EIO");
+    write_durably(file, std::string(16 * 4096, 'o'));
+    for (const char* fault : {"drain.open=EIO store.publish.disk=EIO*1", "drain.open=EIO store.publish.disk1=EIO*1"}) {
+        for (uint64_t i = 0; i < 16; ++i) write(file, std::string(4096, 'n'), i * 4096);
+        arm(fault);
+        ASSERT_FALSE(bench.all->commit(file.id).ok()) << "no piece was on the disk that fails";
+        EXPECT_EQ(bench.read(file), std::string(16 * 4096, 'o'));
+        arm("drain.open=EIO");
+        bench.open();
+        EXPECT_EQ(bench.read(file), std::string(16 * 4096, 'o')) << "at the next start";
+    }
+    arm("");
+    ASSERT_TRUE(bench.drained());
+    EXPECT_EQ(bench.at_backing(file), std::string(16 * 4096, 'o'));
+}
+
 // What covers a piece altogether, and is not durable yet, must not end it.
 TEST_F(WriteBackTest, OnlyWhatIsDurableSupersedes) {
     auto file = bench.file("a");
