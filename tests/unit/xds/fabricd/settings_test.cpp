@@ -56,8 +56,9 @@ TEST(Settings, ErrorsNameFileLineAndKey) {
 }
 
 TEST(Settings, SizesHaveUnits) {
-    Result<Settings> settings =
-        parse_settings("xds: {root: /a, bytes_in_flight: 1GiB, connection_bytes: 8388608, direct_from: 64KiB, huge_pages: reserved}", "conf");
+    Result<Settings> settings = parse_settings(
+        "xds: {root: /a, bytes_in_flight: 1GiB, connection_bytes: 8388608, direct_from: 64KiB, huge_pages: reserved}",
+        "conf");
     ASSERT_TRUE(settings.ok()) << settings.status().message();
     EXPECT_EQ(settings->target.bytes_in_flight, size_t{1} << 30);
     EXPECT_EQ(settings->target.connection_bytes, size_t{8} << 20);
