@@ -68,8 +68,15 @@ TEST(Allocation, ReadsWritesAndQueuesAllocateNothing) {
             size_t length = 1 << 20;
             off_t at = 4096;
             ssize_t results[4];
+            // All are in the stream at once, in each round: how many requests it keeps is the same from the first on.
+            std::atomic<bool> held{true};
+            ASSERT_EQ(xds_stream_call(
+                          stream, [](void* it) { static_cast<std::atomic<bool>*>(it)->wait(true); }, &held),
+                      0);
             for (ssize_t& result : results)
                 ASSERT_EQ(xds_read_stream(f, memory, &length, &at, &at, &result, stream), 0);
+            held = false;
+            held.notify_all();
             ASSERT_EQ(xds_stream_sync(stream), 0);
             ASSERT_EQ(results[3], 1 << 20);
         }
