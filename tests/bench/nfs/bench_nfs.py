@@ -3,6 +3,7 @@
     bench_nfs.py [--json FILE] [--runs 5] [--only KIND[,KIND]] [--peer VFS]
     bench_nfs.py --tiny                     everything once, small: does it work?
     bench_nfs.py --linear 1000000           cold listings of a quarter, a half and all of so many entries: time per entry
+    bench_nfs.py --memory 10                ten minutes of everything at once: the servers' memory, minute by minute
     bench_nfs.py --vm [--json FILE]         in the VM: this gateway against knfsd, over RDMA and TCP (bench_vm.py)
 
 On the host: our FSAL and a stock one on the same Ganesha, both up at the same time, NFSv3 over TCP on loopback, one
@@ -10,6 +11,7 @@ connection, page cache warm. Runs are interleaved, ours and the peer in turn; me
 (all its threads) stands beside the wall time.
 """
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -17,6 +19,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -71,7 +74,7 @@ class Server:
         self.path = base / fsal.lower()
         self.fill(size if "big" in targets else 0, files if "small" in targets else 0, entries if "many" in targets else 0)
         self.gateway = gw.Gateway([gw.Export(str(self.path))], fsal=fsal, log_level="CRIT").start()
-        self.turn = 0
+        self.turns = itertools.count()              # also of several threads
 
     def fill(self, size, files, entries):
         for name in ("small", "many", "new"):
@@ -89,8 +92,7 @@ class Server:
     def handle(self, target):
         with nfs3.Client.mount(self.gateway) as client:
             if target == "new":
-                self.turn += 1
-                return client.mkdir(client.walk("new"), str(self.turn)).handle
+                return client.mkdir(client.walk("new"), str(next(self.turns))).handle
             return client.walk(target)
 
     def run(self, kind):
@@ -164,6 +166,55 @@ def measure_linear(arguments):
     return 0
 
 
+def measure_memory(arguments):
+    """Both servers under the same mixed load: two clients each, which do all kinds in turn from different places on."""
+    made, size, files, entries = kinds(arguments.tiny)
+    base = pathlib.Path(gw.backing_dir("fabric-bench-"))
+    servers, threads, failures = [], [], []
+    over = threading.Event()
+
+    def client(server, first):
+        try:
+            for turn in itertools.count(first):
+                if over.is_set():
+                    return
+                server.run(made[turn % len(made)])
+        except Exception as error:                  # a run that failed makes the table worthless
+            failures.append(f"{server.fsal}: {error}")
+            over.set()
+
+    try:
+        for fsal in (arguments.ours, arguments.peer):
+            servers.append(Server(fsal, base, size, files, entries, {kind.target for kind in made}))
+        threads = [threading.Thread(target=client, args=(server, first)) for server in servers for first in (0, len(made) // 2)]
+        for thread in threads:
+            thread.start()
+        memory = {server.fsal: [] for server in servers}
+        print(f"{'minute':8}" + "".join(f"{server.fsal + ' MiB':>12}" for server in servers), flush=True)
+        for minute in range(1, arguments.memory + 1):
+            over.wait(60)
+            for server in servers:
+                memory[server.fsal].append(server.gateway.rss() / MEBIBYTE)
+            print(f"{minute:<8}" + "".join(f"{memory[server.fsal][-1]:>12.0f}" for server in servers), flush=True)
+            if over.is_set():
+                raise SystemExit(failures[0])
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+        for server in servers:
+            server.close()
+        shutil.rmtree(base, ignore_errors=True)
+    grown = {fsal: statistics.median(all_[len(all_) // 2:]) / statistics.median(all_[:max(1, len(all_) // 2)])
+             for fsal, all_ in memory.items()}
+    print("second half to first: " + ", ".join(f"{fsal} {ratio:.2f}" for fsal, ratio in grown.items()))
+    if arguments.json:
+        row = {"name": "nfs_memory_growth", "unit": "second half to first", "better": "lower", "ours": grown[arguments.ours],
+               "peers": {arguments.peer: grown[arguments.peer]}, "ratios": {}, "runs": 1, "MiB": memory}
+        pathlib.Path(arguments.json).write_text(json.dumps([row], indent=1) + "\n")
+    return 0
+
+
 def report(arguments, kind, runs):
     """Prints the kind's two rows and returns them: throughput and CPU time."""
     rows = []
@@ -186,6 +237,7 @@ def main():
     parser.add_argument("--peer", default="VFS")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--linear", type=int, metavar="ENTRIES")
+    parser.add_argument("--memory", type=int, metavar="MINUTES")
     parser.add_argument("--vm", action="store_true")
     arguments, rest = parser.parse_known_args()
     if arguments.vm:
@@ -196,6 +248,8 @@ def main():
     if arguments.tiny:
         arguments.runs = 1
     try:
+        if arguments.memory:
+            return measure_memory(arguments)
         return measure_linear(arguments) if arguments.linear else measure(arguments)
     except gw.NoHandles as error:
         print(f"SKIPPED bench_nfs: {error}")
