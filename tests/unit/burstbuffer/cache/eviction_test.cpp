@@ -63,7 +63,8 @@ TEST_F(EvictionTest, AScanDoesNotFlushWhatIsUsed) {
 TEST_F(EvictionTest, ANewDatasetTakesTheOldOnesPlace) {
     uint64_t count = files / 2;
     for (int i = 0; i < 4; ++i) read_all(0, files);
-    // Three epochs, where the evictor keeps up with the reader; it has a thread of its own, and no pace that a test may set.
+    // Three epochs, where the evictor keeps up with the reader; it has a thread of its own, and no pace that a test may
+    // set.
     uint64_t hits = 0;
     for (int epoch = 0; epoch < 30 && hits * 100 < count * 80; ++epoch) {
         hits = hits_of([&] { read_all(5000, count); }, count);
