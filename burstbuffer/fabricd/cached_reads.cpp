@@ -4,18 +4,9 @@
 
 namespace fabric::xds::fabricd {
 
-CachedReads::Call& CachedReads::take() {
-    std::lock_guard lock(mutex_);
-    if (free_ == nullptr) {
-        calls_.push_back(std::make_unique<Call>());
-        calls_.back()->owner = this;
-        free_ = calls_.back().get();
-    }
-    return *std::exchange(free_, free_->next_free);
-}
-
 void CachedReads::start(Request& request) {
-    Call& call = take();
+    Call& call = calls_.take();
+    call.owner = this;
     call.request = &request;
     call.file = *request.file;
     call.version = {request.size, request.mtime_ns, request.ctime_ns};
@@ -38,11 +29,7 @@ void CachedReads::finished(cache::Read& read) {
                                                                      : Outcome::passed;
     request.bytes = call.bytes;
     request.status = std::move(call.status);
-    {
-        std::lock_guard lock(self.mutex_);
-        call.next_free = self.free_;
-        self.free_ = &call;
-    }
+    self.calls_.give_back(call);
     request.finished(request);
 }
 

@@ -1,11 +1,8 @@
 // The node's cache as the XDS target asks it.
 #pragma once
 
-#include <memory>
-#include <mutex>
-#include <vector>
-
 #include "burstbuffer/cache/cache.h"
+#include "common/reused.h"
 #include "xds/target/read_cache.h"
 
 namespace fabric::xds::fabricd {
@@ -25,12 +22,9 @@ class CachedReads : public target::ReadCache {
         Call* next_free = nullptr;
     };
     static void finished(cache::Read& read);
-    Call& take();
 
     cache::Cache& cache_;
-    std::mutex mutex_;
-    std::vector<std::unique_ptr<Call>> calls_;  // used again and again
-    Call* free_ = nullptr;
+    Reused<Call> calls_;
 };
 
 }  // namespace fabric::xds::fabricd

@@ -8,24 +8,15 @@
 
 namespace fabric::xds::client {
 
-Ordered::Request& Ordered::take() {
-    std::lock_guard lock(mutex_);
-    if (free_ == nullptr) {
-        requests_.push_back(std::make_unique<Request>());
-        requests_.back()->owner = this;
-        free_ = requests_.back().get();
-    }
-    return *std::exchange(free_, free_->next_free);
-}
-
 Status Ordered::enqueue(Request& request) {
+    request.owner = this;
     Status status = stream_->enqueue(request);
     if (!status.ok()) over(request, {});
     return status;
 }
 
 Status Ordered::transfer(std::shared_ptr<OpenFile> file, DataOperation::Direction direction, const Where& where) {
-    Request& request = take();
+    Request& request = requests_.take();
     request.file = std::move(file);
     request.direction = direction;
     request.where = where;
@@ -33,7 +24,7 @@ Status Ordered::transfer(std::shared_ptr<OpenFile> file, DataOperation::Directio
 }
 
 Status Ordered::call(void (*function)(void*), void* argument) {
-    Request& request = take();
+    Request& request = requests_.take();
     request.function = function;
     request.argument = argument;
     return enqueue(request);
@@ -69,10 +60,9 @@ Status Ordered::move(const Request& request) {
 void Ordered::over(Request& request, Status status) {
     // Outside the lock: it may be the file's last user.
     std::shared_ptr<OpenFile> last_use = std::exchange(request.file, nullptr);
+    requests_.give_back(request);
     std::lock_guard lock(mutex_);
     if (first_error_.ok()) first_error_ = std::move(status);
-    request.next_free = free_;
-    free_ = &request;
 }
 
 Status Ordered::synchronize() {

@@ -3,8 +3,8 @@
 
 #include <memory>
 #include <mutex>
-#include <vector>
 
+#include "common/reused.h"
 #include "xds/client/data_operation.h"
 #include "xds/memory/work_stream.h"
 
@@ -48,14 +48,12 @@ class Ordered {
         void* argument = nullptr;
         Request* next_free = nullptr;
     };
-    Request& take();
     Status enqueue(Request& request);
     Status move(const Request& request);
     void over(Request& request, Status status);
 
+    Reused<Request> requests_;
     std::mutex mutex_;
-    std::vector<std::unique_ptr<Request>> requests_;  // used again and again
-    Request* free_ = nullptr;
     Status first_error_;
     std::unique_ptr<memory::WorkStream> stream_;  // gone before the requests are
 };

@@ -17,7 +17,7 @@ struct CudaStream::Job : StreamWork {
         StreamWork& mine = *work;
         uint32_t mine_number = number;
         CudaStream& owner = *stream;
-        owner.over(*this);
+        owner.jobs_.give_back(*this);
         mine.run();
         owner.word_->store(mine_number, std::memory_order_release);
     }
@@ -59,22 +59,6 @@ CudaStream::~CudaStream() {
     if (word_ != nullptr) driver_.free_host(word_);
 }
 
-CudaStream::Job& CudaStream::take() {
-    std::lock_guard lock(jobs_mutex_);
-    if (free_ == nullptr) {
-        jobs_.push_back(std::make_unique<Job>());
-        jobs_.back()->stream = this;
-        free_ = jobs_.back().get();
-    }
-    return *std::exchange(free_, free_->next_free);
-}
-
-void CudaStream::over(Job& job) {
-    std::lock_guard lock(jobs_mutex_);
-    job.next_free = free_;
-    free_ = &job;
-}
-
 // On a thread of CUDA's, where nothing may wait and none of its functions be called.
 void CudaStream::turn_has_come(void* job) {
     auto* mine = static_cast<Job*>(job);
@@ -89,12 +73,13 @@ Status CudaStream::enqueue(StreamWork& work) {
     if (capturing != 0)
         return {Code::invalid, ENOTSUP, "the CUDA stream records a graph: requests cannot be part of one"};
     if (driver_.wait_value == nullptr) return now(work);
-    Job& job = take();
+    Job& job = jobs_.take();
+    job.stream = this;
     job.work = &work;
     job.number = ++last_;
     if (CuResult result = driver_.launch_host_function(native_, &turn_has_come, &job); result != 0) {
         --last_;
-        over(job);
+        jobs_.give_back(job);
         return driver_.failed(result);
     }
     CuResult result = driver_.wait_value(native_, word_on_device_, last_, wait_for_at_least);

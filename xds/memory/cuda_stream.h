@@ -4,8 +4,8 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <vector>
 
+#include "common/reused.h"
 #include "xds/memory/cuda_driver.h"
 #include "xds/memory/work_stream.h"
 
@@ -33,8 +33,6 @@ class CudaStream : public WorkStream {
     static void turn_has_come(void* job);
     Status now(StreamWork& work);
     Status wait_for_stream();
-    Job& take();
-    void over(Job& job);
 
     const CudaDriver& driver_;
     const CuStream native_;
@@ -43,9 +41,7 @@ class CudaStream : public WorkStream {
     uint32_t last_ = 0;                      // number of the last piece
     std::atomic<uint32_t>* word_ = nullptr;  // number of the last one that is over, in memory of the driver's
     CuDevicePointer word_on_device_ = 0;
-    std::mutex jobs_mutex_;
-    std::vector<std::unique_ptr<Job>> jobs_;  // used again and again
-    Job* free_ = nullptr;
+    Reused<Job> jobs_;
     std::unique_ptr<ThreadStream> thread_;  // gone before the jobs are
 };
 
