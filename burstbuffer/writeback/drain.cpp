@@ -143,7 +143,7 @@ Status WriteBack::drain_run(Queue& queue, const Run& run, char* buffer, const st
         if (stop.stop_requested()) return Status::from_errno(EINTR, "the node ends");
         if (!piece->cut) status = drain_piece(*run.file, *piece, fd->get(), buffer);
         if (!status.ok()) break;
-        done += piece->end - piece->offset;
+        done += piece->record.length;
         keep_pace(queue, since, done, stop);
     }
     {
