@@ -92,7 +92,9 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t i
     if ((access & IBV_ACCESS_MW_BIND) != 0 || (offset ^ iova) % static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) != 0)
         return failed(EINVAL);
     ++card().dmabufs;
-    return map_and_register(pd, fd, offset, length, iova, access);
+    // Where the dma-buf begins in the file that stands for it.
+    auto start = static_cast<uint64_t>(lseek(fd, 0, SEEK_CUR));
+    return map_and_register(pd, fd, start + offset, length, iova, access);
 }
 
 ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, size_t length, uint64_t iova, unsigned access) {

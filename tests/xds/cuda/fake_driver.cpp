@@ -3,6 +3,9 @@
 // call the driver, the default stream waits for all others but non-blocking ones, a copy needs its device's context.
 #include "tests/xds/cuda/fake_driver.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -10,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -255,7 +259,10 @@ int cuMemGetHandleForAddressRange(void* handle, unsigned long long address, size
     if (address % 4096 != 0 || length % 4096 != 0) return invalid_value;
     auto exported = memory::sim().export_dmabuf(reinterpret_cast<void*>(address), length);
     if (!exported.ok()) return invalid_value;
-    give(handle, exported->fd.release());
+    // A dma-buf begins where the range does: a memory file of the whole allocation says so by its position.
+    int own = open(("/proc/self/fd/" + std::to_string(exported->fd.get())).c_str(), O_RDWR | O_CLOEXEC);
+    if (own < 0 || lseek(own, static_cast<off_t>(exported->offset), SEEK_SET) < 0) return invalid_value;
+    give(handle, own);
     return success;
 }
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t length, FakeStream stream) {
