@@ -285,7 +285,7 @@ int xds_explain(xds_file* file, const void* buffer, size_t length, char* line, s
         static constexpr const char* paths[] = {"none", "direct", "staged", "tcp", "local"};
         Result<std::shared_ptr<OpenFile>> entry = find(registries().files, file);
         if (!entry.ok()) return failed(entry.status());
-        Result<Way> way = choose_way(*(*entry)->file, buffer, length);
+        Result<Way> way = choose_way(*(*entry)->file, buffer, length, Direction::read, false);
         std::string text = way.ok() ? std::string(paths[way->path]) + ": " + std::string(way->kind().name()) +
                                           " memory; " + way->reason
                                     : "none: " + way.status().message();

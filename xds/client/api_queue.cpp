@@ -88,7 +88,14 @@ int xds_read_many(xds_ctx* ctx, xds_many* files, unsigned count) {
         }
         Context& context = *(*entry)->context;
         ManyOperation operation(context, {files, count}, kinds);
-        if (Status status = context.run(operation); !status.ok()) return failed(status);
+        if (Status status = context.run(operation); !status.ok()) {
+            // None of it counts: a server may have said anything of some of them before.
+            for (xds_many& file : std::span(files, count)) {
+                file.error = -status.errno_value();
+                file.got = file.file_size = 0;
+            }
+            return failed(status);
+        }
         auto wrong = std::count_if(files, files + count, [](const xds_many& file) { return file.error != 0; });
         return static_cast<int>(wrong);
     });

@@ -23,7 +23,9 @@ constexpr std::chrono::seconds rdma_again{60};
 }  // namespace
 
 Context::Context(const Settings& settings)
-    : settings_(settings), staging_(std::max<size_t>(settings.staging_bytes / settings.piece, 1), settings.piece) {}
+    : settings_(settings),
+      staging_(std::max<size_t>(settings.staging_bytes / settings.piece, 1), settings.piece),
+      copier_(std::max<size_t>(settings.staging_bytes / settings.piece, 1)) {}
 
 Result<std::shared_ptr<Context>> Context::open(const Settings& settings) {
     std::shared_ptr<Context> context(new Context(settings));
@@ -168,6 +170,7 @@ Context::Pushed Context::push(Operation& operation) {
         Status sent = operation.send_next(*stream, stream->take_piece(operation));
         if (sent.ok()) continue;
         if (sent.errno_value() == EAGAIN) return Pushed::no_staging;
+        if (sent.errno_value() == EBUSY) return Pushed::blocked;
         operation.fail(sent);
     }
     return Pushed::all;
@@ -221,6 +224,7 @@ void Context::finish_if_over(Operation& operation) {
     reactor_->disarm(operation.timer_);
     if (operation.failed()) counters_.errors.fetch_add(1, std::memory_order_relaxed);
     --unfinished_;
+    operation.ending();
     operation.done();
     if (unfinished_ == 0 && all_finished_ != nullptr) std::exchange(all_finished_, nullptr)->set_value();
 }
@@ -252,6 +256,8 @@ void Context::close() {
     // Handles of files may live on: they are not to keep a device in use.
     verbs_lane_.reset();
     domains_.clear();
+    copier_.stop();
+    staging_.clear();
 }
 
 // ---- memory ----

@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "xds/client/copier.h"
 #include "xds/client/operation.h"
+#include "xds/client/pace.h"
 #include "xds/client/staging.h"
 #include "xds/client/stream.h"
 #include "xds/client/ticket.h"
@@ -76,6 +78,9 @@ class Context {
     bool over_rdma() const { return over_rdma_.load(std::memory_order_relaxed); }
     // Why it does not.
     std::string why_not_direct() const;
+    // How the card reaches memory that is not the host's.
+    transport::DeviceMemory::Verdict way_to(const memory::Place& place) { return domains_.way(place); }
+    Pace& pace() { return pace_; }
 
     // ---- on the reactor's thread ----
     transport::Reactor& reactor() { return *reactor_; }
@@ -94,6 +99,7 @@ class Context {
     void no_rdma(const std::string& why);
     void connected_over(unsigned stream, bool rdma);
     StagingPool& staging() { return staging_; }
+    Copier& copier() { return copier_; }
     std::vector<std::unique_ptr<Stream>>& streams() { return streams_; }
     // Sends what can be sent.
     void pump();
@@ -131,12 +137,14 @@ class Context {
     std::atomic<bool> over_rdma_{false};
     mutable std::mutex why_not_direct_mutex_;
     std::string why_not_direct_;
+    Pace pace_;
 
     // The reactor's own.
     std::chrono::steady_clock::time_point next_rdma_;  // not to be tried before
     std::unique_ptr<transport::VerbsLane> verbs_lane_;
     transport::VerbsDomains domains_;
     StagingPool staging_;
+    Copier copier_;
     std::vector<std::unique_ptr<Stream>> streams_;
     unsigned next_stream_ = 0;
     Operation* first_ = nullptr;  // that have something to send

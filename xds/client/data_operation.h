@@ -12,13 +12,12 @@ struct Way {
     memory::Place place;
     xds_path path = XDS_PATH_NONE;  // as it looks beforehand: a connection made anew may be of another sort
     bool staged = false;            // through memory of the library
+    bool measured = false;          // it is to be measured how long it takes
     const char* reason = "";
     const memory::Kind& kind() const { return *place.kind; }
 };
 // Bytes by enum xds_path.
 using PathBytes = std::array<uint64_t, XDS_PATH_LOCAL + 1>;
-// For data between `file` and [address, address + length). ENOTSUP: the mode forbids the only way there is.
-Result<Way> choose_way(const File& file, const void* address, size_t length);
 
 class DataOperation : public Operation {
   public:
@@ -33,6 +32,7 @@ class DataOperation : public Operation {
     Status send_next(Stream& stream, Piece& piece) override;
     void answered(Piece& piece, const wire::Header& header, const wire::Body& body) override;
     void piece_over(Piece& piece) override;
+    void ending() override;
 
     // After done(): bytes moved from the start without a gap, or a negative errno.
     int64_t result() const;
@@ -48,13 +48,26 @@ class DataOperation : public Operation {
     };
     size_t piece_size() const;
     char* at(uint64_t offset) const { return memory_ + offset; }
-    Status take_staging(Piece& piece);
+    Range next_range() const;
+    void taken(const Range& range);
+    Result<Staging*> take_staging(uint64_t offset);
+    Copy& prepare_copy(Copy::Work work, const Range& range, Staging* staging);
+    Status copy_in(Copy::Work work, Piece& piece);
+    Status start(Copy& copy);
+    Status copy_out_next();
+    bool goes_through_host_memory_instead(const Status& status);
+    bool send_copied(Piece& piece);
     Status send(Stream& stream, Piece& piece);
     Status send_read(Stream& stream, Piece& piece);
     Status send_write(Stream& stream, Piece& piece);
     Status prepare(Stream& stream, Piece& piece);
     Status expose(Stream& stream, Piece& piece);
-    Status take_in(Piece& piece);
+    Status check(uint64_t offset, size_t length, uint32_t sum, bool has_crc, uint32_t data_crc);
+    bool take_in(Piece& piece, xds_path path);
+    void taken_in(Copy& copy);
+    void copied_out(Copy& copy);
+    void moved(xds_path path, uint64_t offset, size_t asked, size_t got);
+    void give_back(Copy& copy);
 
     File* file_ = nullptr;
     Direction direction_ = Direction::read;
@@ -66,7 +79,15 @@ class DataOperation : public Operation {
     uint64_t short_at_ = UINT64_MAX;  // the first byte that the file does not have
     std::vector<Range> again_;        // lost with a connection; its capacity is kept
     unsigned losses_ = 0;
+    Copy* first_copied_ = nullptr;  // of a write: in staging memory, to be sent
+    Copy* last_copied_ = nullptr;
+    std::chrono::steady_clock::time_point began_;
 };
+
+// For data between `file` and [address, address + length). ENOTSUP: the mode forbids the only way there is. `counts`: a
+// request follows.
+Result<Way> choose_way(const File& file, const void* address, size_t length, DataOperation::Direction direction,
+                       bool counts = true);
 
 // Makes what was written durable.
 class FlushOperation : public Operation {

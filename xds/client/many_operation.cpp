@@ -56,7 +56,7 @@ Status ManyOperation::prepare(Stream& stream, Piece& piece) {
     if (direct)
         return stream.expose(piece, memory::Place{kinds_[piece.first], {}}, file.buffer, file.length,
                              memory::Access::write);
-    if ((piece.staging = context_.staging().take()) == nullptr) {
+    if ((piece.staging = context_.staging().take(*kinds_[piece.first], file.buffer)) == nullptr) {
         if (!context_.staging().all_free()) return {Code::unavailable, EAGAIN, "staging memory is in use"};
         return {Code::unavailable, ENOMEM, "no memory for staging"};
     }

@@ -93,6 +93,8 @@ class Operation {
     virtual void answered(Piece& piece, const wire::Header& header, const wire::Body& body) = 0;
     // The piece is over: its answer and its data are here, or piece.status says why not. Its memory is free again.
     virtual void piece_over(Piece& piece) = 0;
+    // Called once, before done().
+    virtual void ending() {}
     // Called once, when no piece is in flight and none will follow. The last touch: the operation may be gone after it.
     // As it stands it wakes who waits in Context::run().
     virtual void done();
@@ -102,7 +104,7 @@ class Operation {
     bool failed() const { return !outcome_.ok(); }
     const Status& status() const { return outcome_; }
 
-    unsigned in_flight = 0;
+    unsigned in_flight = 0;  // pieces, and copies that belong to none
     std::chrono::milliseconds limit{30'000};
 
   private:

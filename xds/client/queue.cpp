@@ -62,9 +62,9 @@ void Queue::start(Slot& slot, const xds_io& io) {
         if (io.op > XDS_FSYNC) return refuse({Code::invalid, EINVAL, "unknown operation"});
         if (io.offset > INT64_MAX || io.length > INT64_MAX - io.offset)
             return refuse({Code::invalid, EINVAL, "impossible offset or length"});
-        Result<Way> way = choose_way(*slot.file, io.buffer, io.length);
-        if (!way.ok()) return refuse(way.status());
         auto direction = io.op == XDS_READ ? DataOperation::Direction::read : DataOperation::Direction::write;
+        Result<Way> way = choose_way(*slot.file, io.buffer, io.length, direction);
+        if (!way.ok()) return refuse(way.status());
         if (slot.file->is_local()) {
             int64_t result = transfer_locally(*slot.file, direction, io.buffer, io.length, io.offset, way->kind());
             return complete(slot, result, XDS_PATH_LOCAL, result < 0 ? "" : way->reason);

@@ -15,6 +15,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds retry_after{100};
+constexpr size_t usual_body = 96;  // bytes of a read's or write's body with one segment
+constexpr size_t most_made_ahead = 64;
 // Requests that the target may send us unasked: recalls.
 constexpr uint16_t credits_for_target = 4;
 
@@ -132,6 +134,11 @@ void Stream::welcomed(const wire::Header& header, const wire::Body& body) {
     node_ = welcome->node;
     state_ = State::ready;
     ready_at_ = steady_clock::now();
+    // As many as can be in flight: so the number of requests of a sort at once never makes one allocate.
+    while (pieces_.size() < std::min<size_t>(connection_->credits(), most_made_ahead)) {
+        Piece& piece = make_piece();
+        piece.next = std::exchange(free_, &piece);
+    }
     context_.counters().connections.fetch_add(1, std::memory_order_relaxed);
     if (generation_ > 1) context_.counters().reconnects.fetch_add(1, std::memory_order_relaxed);
     context_.pump();
@@ -150,6 +157,7 @@ Piece& Stream::make_piece() {
     pieces_.push_back(std::make_unique<Piece>());
     Piece& fresh = *pieces_.back();
     fresh.stream = this;
+    fresh.send.bytes.reserve(wire::header_size + usual_body);
     fresh.index = static_cast<uint32_t>(pieces_.size() - 1);
     fresh.send.piece = fresh.fetch.piece = fresh.exposure.piece = &fresh;
     fresh.send.sent = [](transport::Send& send, const Status&) {

@@ -10,7 +10,7 @@ Result<size_t> transfer(File& file, DataOperation::Direction direction, void* me
     if (offset < 0 || length > SSIZE_MAX || length > INT64_MAX - static_cast<uint64_t>(offset))
         return Status::invalid("impossible offset or length");
     if (length == 0) return size_t{0};
-    Result<Way> way = choose_way(file, memory, length);
+    Result<Way> way = choose_way(file, memory, length, direction);
     if (!way.ok()) return way.status();
     auto from = static_cast<uint64_t>(offset);
     if (file.is_local()) {

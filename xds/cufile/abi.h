@@ -151,6 +151,12 @@ CUfileError_t cuFileBufRegister(const void* memory, size_t length, int flags);
 CUfileError_t cuFileBufDeregister(const void* memory);
 ssize_t cuFileRead(CUfileHandle_t handle, void* memory, size_t size, off_t offset, off_t memory_offset);
 ssize_t cuFileWrite(CUfileHandle_t handle, const void* memory, size_t size, off_t offset, off_t memory_offset);
+typedef struct CUfileIOVec {
+    void* base;
+    size_t len; /* bytes */
+} CUfileIOVec_t;
+ssize_t cuFileReadv(CUfileHandle_t handle, const CUfileIOVec_t* parts, size_t count, off_t offset, unsigned flags);
+ssize_t cuFileWritev(CUfileHandle_t handle, const CUfileIOVec_t* parts, size_t count, off_t offset, unsigned flags);
 CUfileError_t cuFileReadAsync(CUfileHandle_t handle, void* memory, size_t* size, off_t* offset, off_t* memory_offset,
                               ssize_t* got, CUstream stream);
 CUfileError_t cuFileWriteAsync(CUfileHandle_t handle, void* memory, size_t* size, off_t* offset, off_t* memory_offset,
@@ -176,6 +182,15 @@ CUfileError_t cuFileSetParameterString(CUFileStringConfigParameter_t parameter, 
 CUfileError_t cuFileGetParameterMinMaxValue(CUFileSizeTConfigParameter_t parameter, size_t* least, size_t* most);
 CUfileError_t cuFileSetParameterPosixPoolSlabArray(const size_t* sizes, const size_t* counts, int length);
 CUfileError_t cuFileGetParameterPosixPoolSlabArray(size_t* sizes, size_t* counts, int length);
+CUfileError_t cuFileSetParameterGpuBounceBufferSlabArray(const size_t* sizes, const size_t* counts, int length);
+CUfileError_t cuFileGetParameterGpuBounceBufferSlabArray(size_t* sizes, size_t* counts, int length);
+/* One of the numbers of dstatusflags, below CU_FILE_MAX_TARGET_TYPES, and bits of how its data may go. */
+enum { CU_FILE_MAX_TARGET_TYPES = 14 };
+enum { CU_FILE_P2P_FLAG_PCI_P2PDMA = 1, CU_FILE_P2P_FLAG_C2C = 8 };
+typedef int CUfileDriverStatusFlags_t, CUfileP2PFlags_t;
+CUfileError_t cuFileDriverSetP2PFlags(CUfileDriverStatusFlags_t file_system, CUfileP2PFlags_t flags);
+CUfileError_t cuFileDriverGetP2PFlags(CUfileDriverStatusFlags_t file_system, CUfileP2PFlags_t* flags);
+CUfileError_t cuFileExportPCIeTopology(const char* path);
 CUfileError_t cuFileSetStatsLevel(int level);
 CUfileError_t cuFileGetStatsLevel(int* level);
 CUfileError_t cuFileStatsStart(void);

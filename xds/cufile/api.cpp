@@ -1,5 +1,7 @@
 // cuFile's entry points but for batches, streams and settings. Each says what came of it by cuFile's codes; no
 // exception leaves.
+#include <climits>
+
 #include "xds/cufile/library.h"
 
 using namespace fabric::xds::cufile;
@@ -69,6 +71,30 @@ ssize_t cuFileRead(CUfileHandle_t handle, void* memory, size_t size, off_t offse
 
 ssize_t cuFileWrite(CUfileHandle_t handle, const void* memory, size_t size, off_t offset, off_t memory_offset) {
     return Library::get().write(handle, memory, size, offset, memory_offset);
+}
+
+// The parts one behind the other in the file, as preadv(2) has it: what was moved before an error counts.
+static ssize_t move_parts(bool read, CUfileHandle_t handle, const CUfileIOVec_t* parts, size_t count, off_t offset,
+                          unsigned flags) {
+    if (parts == nullptr || count == 0 || count > INT_MAX || flags != 0 || offset < 0) return -CU_FILE_INVALID_VALUE;
+    ssize_t done = 0;
+    for (size_t i = 0; i < count; ++i) {
+        if (parts[i].len == 0) continue;
+        ssize_t moved = read ? Library::get().read(handle, parts[i].base, parts[i].len, offset + done, 0)
+                             : Library::get().write(handle, parts[i].base, parts[i].len, offset + done, 0);
+        if (moved < 0) return done > 0 ? done : moved;
+        done += moved;
+        if (static_cast<size_t>(moved) < parts[i].len) break;
+    }
+    return done;
+}
+
+ssize_t cuFileReadv(CUfileHandle_t handle, const CUfileIOVec_t* parts, size_t count, off_t offset, unsigned flags) {
+    return move_parts(true, handle, parts, count, offset, flags);
+}
+
+ssize_t cuFileWritev(CUfileHandle_t handle, const CUfileIOVec_t* parts, size_t count, off_t offset, unsigned flags) {
+    return move_parts(false, handle, parts, count, offset, flags);
 }
 
 }  // extern "C"

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,10 @@ namespace {
 
 constexpr unsigned kib_of_staging = 32 << 10, kib_of_piece = 1024;
 
+struct Slabs {
+    std::vector<size_t> sizes, counts;  // KiB
+};
+
 struct Settings {
     std::mutex mutex;
     bool poll = false;
@@ -22,7 +29,9 @@ struct Settings {
     std::array<size_t, 12> sizes{0, 128, 4, 8192, 8, 16384, kib_of_staging, kib_of_piece, 33554432, 128, 4, 0};
     std::array<bool, 12> switches{false, true};
     std::array<std::string, 3> texts{"ERROR", "", ""};
-    std::vector<size_t> slab_sizes{4, 1024, 16384}, slab_counts{128, 64, 64};  // KiB; pools of NVIDIA's POSIX path
+    // Pools of NVIDIA's POSIX path, and of its bounce buffers in GPUs.
+    Slabs posix_slabs{{4, 1024, 16384}, {128, 64, 64}}, gpu_slabs{{1024}, {32}};
+    std::array<int, CU_FILE_MAX_TARGET_TYPES> p2p{};
 };
 Settings& settings() {
     static auto* instance = new Settings;
@@ -54,6 +63,51 @@ int set_parameter(Table& table, int parameter, const Value& value) {
     std::lock_guard lock(settings().mutex);
     table[static_cast<size_t>(parameter)] = value;
     return CU_FILE_SUCCESS;
+}
+
+int set_slabs(Slabs& slabs, const size_t* sizes, const size_t* counts, int length) {
+    if (sizes == nullptr || counts == nullptr || length <= 0) return CU_FILE_INVALID_VALUE;
+    if (Library::get().uses() > 0) return CU_FILE_DRIVER_ALREADY_OPEN;
+    std::lock_guard lock(settings().mutex);
+    slabs.sizes.assign(sizes, sizes + length);
+    slabs.counts.assign(counts, counts + length);
+    return CU_FILE_SUCCESS;
+}
+
+int get_slabs(const Slabs& slabs, size_t* sizes, size_t* counts, int length) {
+    std::lock_guard lock(settings().mutex);
+    if (sizes == nullptr || counts == nullptr || length != static_cast<int>(slabs.sizes.size()))
+        return CU_FILE_INVALID_VALUE;
+    std::copy(slabs.sizes.begin(), slabs.sizes.end(), sizes);
+    std::copy(slabs.counts.begin(), slabs.counts.end(), counts);
+    return CU_FILE_SUCCESS;
+}
+
+bool is_file_system(int number) { return number >= 0 && number < CU_FILE_MAX_TARGET_TYPES; }
+
+// The bus address of what a link in sysfs leads to, or nothing: not on a bus.
+std::string bus_address(const std::filesystem::path& device) {
+    std::error_code none;
+    return std::filesystem::canonical(device / "device", none).filename().string();
+}
+
+std::string topology() {
+    std::ostringstream out;
+    out << "{\n  \"gpus\": [";
+    xds_device gpu{};
+    gpu.size = sizeof gpu;
+    for (unsigned i = 0; xds_device_info("cuda", i, &gpu) == 0; ++i)
+        out << (i == 0 ? "" : ", ") << "{\"index\": " << i << ", \"bar_kib\": " << gpu.aperture_bytes / 1024 << "}";
+    out << "],\n  \"rdma\": [";
+    std::error_code none;
+    const char* separator = "";
+    for (const auto& card : std::filesystem::directory_iterator("/sys/class/infiniband", none)) {
+        out << separator << "{\"name\": \"" << card.path().filename().string() << "\", \"bus\": \""
+            << bus_address(card.path()) << "\"}";
+        separator = ", ";
+    }
+    out << "]\n}\n";
+    return out.str();
 }
 
 }  // namespace
@@ -142,24 +196,46 @@ CUfileError_t cuFileGetParameterMinMaxValue(int parameter, size_t* least, size_t
 }
 
 CUfileError_t cuFileSetParameterPosixPoolSlabArray(const size_t* sizes, const size_t* counts, int length) {
+    return guarded([&] { return set_slabs(settings().posix_slabs, sizes, counts, length); });
+}
+CUfileError_t cuFileGetParameterPosixPoolSlabArray(size_t* sizes, size_t* counts, int length) {
+    return guarded([&] { return get_slabs(settings().posix_slabs, sizes, counts, length); });
+}
+CUfileError_t cuFileSetParameterGpuBounceBufferSlabArray(const size_t* sizes, const size_t* counts, int length) {
+    return guarded([&] { return set_slabs(settings().gpu_slabs, sizes, counts, length); });
+}
+CUfileError_t cuFileGetParameterGpuBounceBufferSlabArray(size_t* sizes, size_t* counts, int length) {
+    return guarded([&] { return get_slabs(settings().gpu_slabs, sizes, counts, length); });
+}
+
+// Kept: which way data of a gateway's files goes is XDS's own to choose (XDS_MODE).
+CUfileError_t cuFileDriverSetP2PFlags(CUfileDriverStatusFlags_t file_system, CUfileP2PFlags_t flags) {
     return guarded([&] {
-        if (sizes == nullptr || counts == nullptr || length <= 0) return int{CU_FILE_INVALID_VALUE};
-        if (Library::get().uses() > 0) return int{CU_FILE_DRIVER_ALREADY_OPEN};
+        if (!is_file_system(file_system)) return int{CU_FILE_INVALID_VALUE};
+        if (flags != 0 && flags != CU_FILE_P2P_FLAG_PCI_P2PDMA && flags != CU_FILE_P2P_FLAG_C2C)
+            return int{CU_FILE_INVALID_VALUE};
         std::lock_guard lock(settings().mutex);
-        settings().slab_sizes.assign(sizes, sizes + length);
-        settings().slab_counts.assign(counts, counts + length);
+        settings().p2p[static_cast<size_t>(file_system)] = flags;
         return int{CU_FILE_SUCCESS};
     });
 }
-CUfileError_t cuFileGetParameterPosixPoolSlabArray(size_t* sizes, size_t* counts, int length) {
+CUfileError_t cuFileDriverGetP2PFlags(CUfileDriverStatusFlags_t file_system, CUfileP2PFlags_t* flags) {
     return guarded([&] {
+        if (!is_file_system(file_system) || flags == nullptr) return int{CU_FILE_INVALID_VALUE};
         std::lock_guard lock(settings().mutex);
-        const Settings& now = settings();
-        if (sizes == nullptr || counts == nullptr || length != static_cast<int>(now.slab_sizes.size()))
-            return int{CU_FILE_INVALID_VALUE};
-        std::copy(now.slab_sizes.begin(), now.slab_sizes.end(), sizes);
-        std::copy(now.slab_counts.begin(), now.slab_counts.end(), counts);
+        *flags = settings().p2p[static_cast<size_t>(file_system)];
         return int{CU_FILE_SUCCESS};
+    });
+}
+
+// The GPUs that this process has, and the network devices, by their places on the bus.
+CUfileError_t cuFileExportPCIeTopology(const char* path) {
+    return guarded([&] {
+        if (path == nullptr || *path == 0) return int{CU_FILE_INVALID_VALUE};
+        std::ofstream out(path);
+        out << topology();
+        out.close();
+        return out ? int{CU_FILE_SUCCESS} : int{CU_FILE_INVALID_VALUE};
     });
 }
 

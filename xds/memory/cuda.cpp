@@ -25,6 +25,12 @@ namespace {
 constexpr int attribute_context = 1, attribute_memory_type = 2, attribute_buffer_id = 7, attribute_device = 9,
               attribute_range_start = 11, attribute_range_size = 12;
 constexpr unsigned memory_type_device = 2;
+constexpr int attribute_sync_memops = 6;  // of a pointer
+constexpr int device_rdma = 116, device_flush_options = 117, device_writes_ordering = 118, device_dmabuf = 124;
+constexpr int flush_by_host = 1;        // bit of device_flush_options
+constexpr int ordered_for_owner = 100;  // of device_writes_ordering: nothing has to be flushed
+constexpr int flush_current_context = 0, flush_to_owner = 100;
+constexpr unsigned host_portable = 1;
 constexpr int handle_type_dmabuf = 1;
 constexpr unsigned stream_non_blocking = 1;
 
@@ -97,6 +103,10 @@ class Cuda : public Kind {
     Result<DmaBuf> export_dmabuf(const void* address, size_t length) const override {
         if (driver_.range_handle == nullptr)
             return Status(Code::invalid, ENOTSUP, "the CUDA driver is older than 11.7 and has no dma-buf export");
+        if (!has(address, device_dmabuf))
+            return Status(Code::invalid, ENOTSUP,
+                          "the CUDA driver exports no dma-bufs here (it takes the open kernel modules and Linux 5.12)");
+        order_copies(address);
         auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
         uintptr_t at = reinterpret_cast<uintptr_t>(address), start = at / page * page;
         uintptr_t end = (at + length + page - 1) / page * page;
@@ -105,7 +115,44 @@ class Cuda : public Kind {
             address, [&](CuContext) { return driver_.range_handle(&fd, start, end - start, handle_type_dmabuf, 0); }));
         return DmaBuf{UniqueFd(fd), at - start};
     }
-    size_t aperture(int /*device*/) const override { return SIZE_MAX; }
+    size_t aperture(int device) const override {
+        std::lock_guard lock(mutex_);
+        auto [found, fresh] = apertures_.try_emplace(device, 0);
+        if (fresh) {
+            std::optional<Device> described = this->device(static_cast<unsigned>(device));
+            found->second = described && described->aperture != 0 ? described->aperture : SIZE_MAX;
+        }
+        return found->second;
+    }
+
+    Status peer_memory(const void* address) const override {
+        if (!has(address, device_rdma)) return {Code::invalid, ENOTSUP, "the GPU has no GPUDirect RDMA"};
+        if (!peer_memory_module("/sys"))
+            return {Code::invalid, ENOTSUP, "the kernel module nvidia_peermem is not loaded"};
+        order_copies(address);
+        return {};
+    }
+
+    // CUDA Driver API, cuFlushGPUDirectRDMAWrites: needed where the device does not order a card's writes before work
+    // that begins later.
+    Status settle_remote_writes(const void* address, size_t /*length*/) const override {
+        int device = 0;
+        if (driver_.flush_remote_writes == nullptr ||
+            driver_.pointer_attribute(&device, attribute_device, reinterpret_cast<CuDevicePointer>(address)) != 0 ||
+            attribute_of(device, device_writes_ordering) >= ordered_for_owner ||
+            (attribute_of(device, device_flush_options) & flush_by_host) == 0)
+            return {};
+        return with_context(
+            address, [&](CuContext) { return driver_.flush_remote_writes(flush_current_context, flush_to_owner); });
+    }
+
+    // Copies from pageable memory would be staged once more by the driver, and not run beside the processor.
+    Status pin(void* host, size_t length, const void* near) const override {
+        if (driver_.register_host == nullptr || driver_.unregister_host == nullptr)
+            return {Code::invalid, ENOTSUP, "the CUDA driver cannot pin memory"};
+        return with_context(near, [&](CuContext) { return driver_.register_host(host, length, host_portable); });
+    }
+    void unpin(void* host) const override { (void)driver_.unregister_host(host); }
 
     std::optional<Device> device(unsigned index) const override {
         Device found;
@@ -123,6 +170,27 @@ class Cuda : public Kind {
     }
 
   private:
+    // 0: no, or the driver does not tell.
+    int attribute_of(int device, int attribute) const {
+        int value = 0, number = 0;
+        if (driver_.device_attribute == nullptr || driver_.device == nullptr || driver_.device(&number, device) != 0 ||
+            driver_.device_attribute(&value, attribute, number) != 0)
+            return 0;
+        return value;
+    }
+    bool has(const void* address, int attribute) const {
+        int device = 0;
+        return driver_.pointer_attribute(&device, attribute_device, reinterpret_cast<CuDevicePointer>(address)) == 0 &&
+               attribute_of(device, attribute) != 0;
+    }
+    // CUDA's own copies of memory that a card uses too are to be over when they say so
+    // (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS).
+    void order_copies(const void* address) const {
+        const int yes = 1;
+        if (driver_.set_pointer_attribute != nullptr)
+            (void)driver_.set_pointer_attribute(&yes, attribute_sync_memops,
+                                                reinterpret_cast<CuDevicePointer>(address));
+    }
     // Runs the call with the context of the memory's own device, and leaves the caller's current one as it was.
     template <typename F>
     Status with_context(const void* address, F&& call) const {
@@ -165,6 +233,7 @@ class Cuda : public Kind {
     const CudaDriver& driver_;
     mutable std::mutex mutex_;
     mutable std::map<CuContext, CuStream> copy_streams_;
+    mutable std::map<int, size_t> apertures_;
     mutable CudaChecksum checksum_;
 };
 
@@ -179,6 +248,12 @@ uint64_t bar_size(const std::string& resources, unsigned index) {
             return last - first + 1;
     }
     return 0;
+}
+
+bool peer_memory_module(const std::string& sysfs) {
+    for (const char* name : {"/module/nvidia_peermem", "/module/nv_peer_mem", "/kernel/mm/memory_peers/nv_mem"})
+        if (access((sysfs + name).c_str(), F_OK) == 0) return true;
+    return false;
 }
 
 const Kind* cuda() {

@@ -15,4 +15,7 @@ const Kind* cuda();
 // address, flags); 0: there is none. GPUs of NVIDIA show their memory through window 1.
 uint64_t bar_size(const std::string& resources, unsigned index);
 
+// Whether a kernel module is loaded by which network cards register GPU memory by its address; `sysfs` is "/sys".
+bool peer_memory_module(const std::string& sysfs);
+
 }  // namespace fabric::xds::memory

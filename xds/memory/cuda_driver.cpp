@@ -16,6 +16,11 @@ bool load(void* library, const char* name, F& function) {
 bool load_all(void* library, CudaDriver& driver) {
     load(library, "cuMemGetHandleForAddressRange", driver.range_handle);
     load(library, "cuStreamWaitValue32_v2", driver.wait_value);
+    load(library, "cuDeviceGetAttribute", driver.device_attribute);
+    load(library, "cuPointerSetAttribute", driver.set_pointer_attribute);
+    load(library, "cuFlushGPUDirectRDMAWrites", driver.flush_remote_writes);
+    load(library, "cuMemHostRegister_v2", driver.register_host);
+    load(library, "cuMemHostUnregister", driver.unregister_host);
     load(library, "cuDeviceGet", driver.device);
     load(library, "cuModuleLoadData", driver.load_module);
     load(library, "cuModuleGetFunction", driver.module_function);

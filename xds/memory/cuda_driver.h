@@ -47,6 +47,12 @@ struct CudaDriver {
     // Null before CUDA 11.7.
     CuResult (*wait_value)(CuStream, CuDevicePointer, uint32_t, unsigned) = nullptr;
     CuResult (*range_handle)(void*, CuDevicePointer, size_t, int, unsigned long long) = nullptr;
+    // Null where a driver lacks them.
+    CuResult (*device_attribute)(int* value, int attribute, int device) = nullptr;
+    CuResult (*set_pointer_attribute)(const void* value, int attribute, CuDevicePointer) = nullptr;
+    CuResult (*flush_remote_writes)(int target, int scope) = nullptr;
+    CuResult (*register_host)(void*, size_t, unsigned) = nullptr;
+    CuResult (*unregister_host)(void*) = nullptr;
 
     Status failed(CuResult result) const;
 };

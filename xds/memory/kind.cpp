@@ -8,6 +8,13 @@
 
 namespace fabric::xds::memory {
 
+Status Kind::peer_memory(const void* /*address*/) const {
+    return {Code::invalid, ENOTSUP, std::string(name()) + " memory has no kernel module for it"};
+}
+Status Kind::settle_remote_writes(const void* /*address*/, size_t /*length*/) const { return {}; }
+Status Kind::pin(void* /*host*/, size_t /*length*/, const void* /*near*/) const { return {}; }
+void Kind::unpin(void* /*host*/) const {}
+
 const std::vector<const Kind*>& kinds() {
     static const auto* list = [] {
         auto* found = new std::vector<const Kind*>;

@@ -60,7 +60,17 @@ class Kind {
 
     // For registration with a network card. ENOTSUP where the kind or the machine cannot.
     virtual Result<DmaBuf> export_dmabuf(const void* address, size_t length) const = 0;
-    // Bytes of one device that a card can reach at once; larger buffers are registered in windows.
+    // Ok: the kernel lets a card register such memory by its address, as if it were the host's ("peer memory"). Else
+    // why not.
+    virtual Status peer_memory(const void* address) const;
+    // After a card has written there, before the writer's owner is told: work of the device that begins afterwards sees
+    // what was written.
+    virtual Status settle_remote_writes(const void* address, size_t length) const;
+    // Host memory that copies to and from memory near `near` go through: what makes them fast, and lets them run beside
+    // the processor. unpin() before the memory goes.
+    virtual Status pin(void* host, size_t length, const void* near) const;
+    virtual void unpin(void* host) const;
+    // Bytes of one device that a card can reach at once; larger buffers are registered in windows. SIZE_MAX: unknown.
     virtual size_t aperture(int device) const = 0;
 
     // Empty: no such device.

@@ -69,11 +69,20 @@ bool RegistrationCache::make_room(const Place& place, size_t length) {
     return fits();
 }
 
+// Why there is no room for it.
+Status RegistrationCache::refusal(const Place& place, size_t length) const {
+    size_t most = window(place);
+    std::string what = "registration of " + std::to_string(length) + " bytes of " + std::string(place.kind->name()) +
+                       " memory: only " + std::to_string(most) + " bytes can be registered at once";
+    if (length <= most) return {Code::unavailable, EBUSY, what + ", and others are in use"};
+    return {Code::unavailable, ENOSPC, what};
+}
+
 Result<RegistrationCache::Lease> RegistrationCache::acquire(const Place& place, const void* address, size_t length,
-                                                            Access access) {
+                                                            Access access, Term term) {
     auto at = reinterpret_cast<uintptr_t>(address);
     std::lock_guard lock(mutex_);
-    bool cacheable = place.allocation.id != 0;
+    bool cacheable = place.allocation.id != 0 && term == Term::kept;
     if (cacheable) {
         if (Entry* entry = find(place, at, length, access)) {
             ++stats_.hits;
@@ -88,12 +97,9 @@ Result<RegistrationCache::Lease> RegistrationCache::acquire(const Place& place, 
         fresh.start = place.allocation.base;
         fresh.length = place.allocation.size;
     } else if (!make_room(place, length)) {
-        return Status(Code::unavailable, ENOSPC,
-                      "registration of " + std::to_string(length) + " bytes of " + std::string(place.kind->name()) +
-                          " memory: only " + std::to_string(std::min(limit_, place.kind->aperture(fresh.device))) +
-                          " bytes can be registered at once, and others are in use");
+        return refusal(place, length);
     }
-    Result<uint64_t> key = registrar_.add(place, fresh.start, fresh.length, access);
+    Result<uint64_t> key = registrar_.add(place, fresh.start, fresh.length, access, term);
     if (!key.ok()) return key.status();
     fresh.key = *key;
     stats_.bytes += fresh.length;

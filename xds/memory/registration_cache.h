@@ -14,18 +14,22 @@ namespace fabric::xds::memory {
 // What a card may do with registered memory. Memory that is mapped for reading alone can only be `read`.
 enum class Access : uint8_t { read, write };
 
+// How long a registration may live: between requests, without rights for the peer (which gets a window of one request),
+// or for one request, with its rights.
+enum class Term : uint8_t { kept, one_request };
+
 // Who registers: a transport, for one card.
 class Registrar {
   public:
     virtual ~Registrar() = default;
     // A key of the registrar's own choice for [address, address + length). `write` includes reading.
-    virtual Result<uint64_t> add(const Place& place, uintptr_t address, size_t length, Access access) = 0;
+    virtual Result<uint64_t> add(const Place& place, uintptr_t address, size_t length, Access access, Term term) = 0;
     virtual void remove(uint64_t key) = 0;
 };
 
 // Entries are found by the allocation's id, never by the address alone: memory that was freed and allocated anew at the
 // same address is another allocation, and the old entry is dropped when it is met. Kinds without ids (host) are
-// registered for one use. Thread safe; a hit allocates nothing.
+// registered for one use, and so is what is lent for one request. Thread safe; a hit allocates nothing.
 class RegistrationCache {
     struct Entry;
 
@@ -69,8 +73,10 @@ class RegistrationCache {
     RegistrationCache& operator=(const RegistrationCache&) = delete;
 
     // The whole allocation is registered when that fits, else only what was asked; an entry for `write` serves both.
-    // ENOSPC: what is in use leaves no room for it; use windows of at most window(place) bytes, or wait.
-    Result<Lease> acquire(const Place& place, const void* address, size_t length, Access access = Access::write);
+    // For one request: exactly what was asked, and a registration of its own.
+    // ENOSPC: it never fits, use windows of at most window(place) bytes. EBUSY: it does when leases have ended.
+    Result<Lease> acquire(const Place& place, const void* address, size_t length, Access access = Access::write,
+                          Term term = Term::kept);
     // Forgets everything. Every lease must be gone.
     void clear();
     // Forgets all that is registered of the allocation: now what is idle, the rest when its lease ends.
@@ -95,6 +101,7 @@ class RegistrationCache {
 
     Entry* find(const Place& place, uintptr_t at, size_t length, Access access);
     void drop_stale(const Place& place);
+    Status refusal(const Place& place, size_t length) const;
     bool make_room(const Place& place, size_t length);
     size_t used_of(const Kind* kind, int device) const;
     void release(Entry* entry);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -76,6 +77,30 @@ class Sim : public Kind {
                       static_cast<uint64_t>(alias_of(*block, address) - static_cast<char*>(block->alias))};
     }
 
+    Status peer_memory(const void* address) const override {
+        std::shared_lock lock(mutex_);
+        const Block* block = find(address);
+        if (block == nullptr) return outside();
+        return block->settings.peer_memory ? Status()
+                                           : Status(Code::invalid, ENOTSUP, "sim: peer memory is switched off");
+    }
+    Status settle_remote_writes(const void* address, size_t length) const override {
+        uint64_t speed = 0;
+        {
+            std::shared_lock lock(mutex_);
+            const Block* block = find(address, length);
+            if (block == nullptr) return outside();
+            speed = block->settings.remote_bytes_per_second;
+        }
+        take_time(std::chrono::steady_clock::now(), length, speed);
+        return {};
+    }
+    Status pin(void* /*host*/, size_t /*length*/, const void* /*near*/) const override {
+        pinned_.fetch_add(1);
+        return {};
+    }
+    void unpin(void* /*host*/) const override { pinned_.fetch_sub(1); }
+
     size_t aperture(int device) const override {
         std::shared_lock lock(mutex_);
         for (const auto& [start, block] : blocks_)
@@ -137,6 +162,16 @@ class Sim : public Kind {
     }
 
     uint64_t copied() const { return copied_.load(std::memory_order_relaxed); }
+    unsigned pinned() const { return pinned_.load(); }
+    void hold(bool yes) {
+        std::lock_guard lock(hold_mutex_);
+        hold_ = yes;
+        go_on_.notify_all();
+    }
+    unsigned held() const {
+        std::lock_guard lock(hold_mutex_);
+        return held_;
+    }
 
   private:
     const Block* find(const void* address, size_t length = 0) const {
@@ -153,10 +188,23 @@ class Sim : public Kind {
     }
     static Status outside() { return {Code::invalid, EFAULT, "sim: the range is not within one live allocation"}; }
 
+    static void take_time(std::chrono::steady_clock::time_point start, size_t length, uint64_t speed) {
+        if (speed != 0)
+            std::this_thread::sleep_until(start + std::chrono::nanoseconds(static_cast<uint64_t>(
+                                                      static_cast<double>(length) * 1e9 / static_cast<double>(speed))));
+    }
+    void wait_if_held() const {
+        std::unique_lock lock(hold_mutex_);
+        ++held_;
+        go_on_.wait(lock, [&] { return !hold_; });
+        --held_;
+    }
+
     // The lock is held while the bytes are used: freeing waits for a copy in progress, as a device driver does.
     template <typename F>
     Status access(const void* address, size_t length, F&& use) const {
         uint64_t speed = 0;
+        wait_if_held();
         auto start = std::chrono::steady_clock::now();
         {
             std::shared_lock lock(mutex_);
@@ -166,9 +214,7 @@ class Sim : public Kind {
             speed = block->settings.copy_bytes_per_second;
         }
         copied_.fetch_add(length, std::memory_order_relaxed);
-        if (speed != 0)
-            std::this_thread::sleep_until(start + std::chrono::nanoseconds(static_cast<uint64_t>(
-                                                      static_cast<double>(length) * 1e9 / static_cast<double>(speed))));
+        take_time(start, length, speed);
         return {};
     }
 
@@ -177,6 +223,11 @@ class Sim : public Kind {
     SimSettings settings_;
     uint64_t last_id_ = 0;
     mutable std::atomic<uint64_t> copied_{0};
+    mutable std::atomic<unsigned> pinned_{0};
+    mutable std::mutex hold_mutex_;
+    mutable std::condition_variable go_on_;
+    bool hold_ = false;
+    mutable unsigned held_ = 0;
 };
 
 // Never destroyed: a thread may still copy while the process exits.
@@ -192,5 +243,8 @@ void sim_configure(const SimSettings& settings) { instance().configure(settings)
 Result<void*> sim_allocate(size_t length, int device) { return instance().allocate(length, device); }
 Status sim_free(void* address) { return instance().free(address); }
 uint64_t sim_copied_bytes() { return instance().copied(); }
+void sim_hold_copies(bool hold) { instance().hold(hold); }
+unsigned sim_held_copies() { return instance().held(); }
+unsigned sim_pinned() { return instance().pinned(); }
 
 }  // namespace fabric::xds::memory

@@ -13,7 +13,9 @@ namespace fabric::xds::memory {
 struct SimSettings {
     size_t aperture = SIZE_MAX;                 // bytes that a card could reach at once
     uint64_t copy_bytes_per_second = 0;         // 0: as fast as memory is
+    uint64_t remote_bytes_per_second = 0;       // of what a card writes there; 0: as fast as that is
     bool dmabuf = false;                        // whether export_dmabuf works (with a plain memory file)
+    bool peer_memory = false;                   // whether peer_memory says so
     std::chrono::microseconds stream_delay{0};  // before each piece of work in a stream begins
 };
 
@@ -25,5 +27,11 @@ Result<void*> sim_allocate(size_t length, int device = 0);
 Status sim_free(void* address);
 // Copies made by the kind since the process began, in bytes: in + out.
 uint64_t sim_copied_bytes();
+// While true, copies wait where they begin: what else goes on meanwhile can be seen.
+void sim_hold_copies(bool hold);
+// Copies that wait there now.
+unsigned sim_held_copies();
+// Pieces of host memory that are pinned for copies.
+unsigned sim_pinned();
 
 }  // namespace fabric::xds::memory

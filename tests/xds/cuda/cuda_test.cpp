@@ -84,6 +84,24 @@ TEST_F(Cuda, DataIsCheckedWhereItLies) {
     EXPECT_EQ(xds_ctx_close(checking), 0);
 }
 
+// The driver copies pageable memory through its own, and not beside the processor.
+TEST_F(Cuda, StagingMemoryIsPinnedAndGivenBack) {
+    size_t before = fake_cuda_pinned();
+    unsigned pageable = fake_cuda_pageable_copies(), pinned = fake_cuda_pinned_copies();
+    xds_ctx* other = open_context();
+    xds_file* f = nullptr;
+    char* memory = allocate(1);
+    ASSERT_EQ(xds_open(other, "f", O_RDWR, 0, &f), 0);
+    ASSERT_EQ(xds_pread(f, memory, size, 0), static_cast<ssize_t>(size)) << xds_error();
+    ASSERT_EQ(xds_pwrite(f, memory, size, 0), static_cast<ssize_t>(size)) << xds_error();
+    EXPECT_GT(fake_cuda_pinned(), before);
+    EXPECT_GE(fake_cuda_pinned_copies(), pinned + 2);
+    EXPECT_EQ(fake_cuda_pageable_copies(), pageable);
+    EXPECT_EQ(xds_close(f), 0);
+    EXPECT_EQ(xds_ctx_close(other), 0);
+    EXPECT_EQ(fake_cuda_pinned(), before);
+}
+
 // The program's copy, a write, a read, the program's copy: it waits for the stream alone, as a CUDA program does.
 void Cuda::in_stream(FakeStream native) {
     xds_stream* stream = nullptr;

@@ -3,6 +3,9 @@
 // call the driver, the default stream waits for all others but non-blocking ones, a copy needs its device's context.
 #include "tests/xds/cuda/fake_driver.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -10,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -39,7 +43,20 @@ FakeContextTag devices[2] = {{0}, {1}};
 thread_local std::vector<FakeContext> current;
 thread_local bool in_host_function = false;
 std::atomic<unsigned> kernels{0};
-std::atomic<bool> no_wait_value{false}, capturing{false};
+std::atomic<bool> no_wait_value{false}, capturing{false}, no_dmabuf{false}, no_rdma{false}, export_fails{false};
+std::atomic<unsigned> pinned_copies{0}, pageable_copies{0}, flushes{0}, ordered{0};
+
+// Host memory that is pinned, by its start.
+std::mutex pinned_mutex;
+std::map<uintptr_t, size_t> pinned;
+
+void count_copy(const void* host, size_t length) {
+    auto at = reinterpret_cast<uintptr_t>(host);
+    std::lock_guard lock(pinned_mutex);
+    auto next = pinned.upper_bound(at);
+    bool inside = next != pinned.begin() && at + length <= std::prev(next)->first + std::prev(next)->second;
+    ++(inside ? pinned_copies : pageable_copies);
+}
 
 struct Streams {
     std::mutex mutex;
@@ -100,6 +117,20 @@ extern "C" {
 
 void fake_cuda_no_wait_value(bool yes) { no_wait_value = yes; }
 void fake_cuda_capturing(bool yes) { capturing = yes; }
+void fake_cuda_refuses(const char* what, bool yes) {
+    std::string_view name(what);
+    if (name == "dma-buf") no_dmabuf = yes;
+    if (name == "export") export_fails = yes;
+    if (name == "rdma") no_rdma = yes;
+}
+unsigned fake_cuda_pinned_copies(void) { return pinned_copies; }
+unsigned fake_cuda_pageable_copies(void) { return pageable_copies; }
+unsigned fake_cuda_flushes(void) { return flushes; }
+unsigned fake_cuda_ordered(void) { return ordered; }
+size_t fake_cuda_pinned(void) {
+    std::lock_guard lock(pinned_mutex);
+    return pinned.size();
+}
 
 int cuInit(unsigned) { return success; }
 int cuDeviceGetCount(int* count) {
@@ -143,6 +174,9 @@ int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 
 int cuMemAlloc_v2(unsigned long long* address, size_t size) {
     if (here() == nullptr) return invalid_context;
+    memory::SimSettings settings;
+    settings.dmabuf = true;
+    memory::sim_configure(settings);
     auto memory = memory::sim_allocate(size, here()->device);
     if (!memory.ok()) return invalid_value;
     *address = reinterpret_cast<unsigned long long>(*memory);
@@ -190,10 +224,53 @@ int cuPointerGetAttribute(void* value, int attribute, unsigned long long address
             return invalid_value;
     }
 }
+int cuMemHostRegister_v2(void* host, size_t length, unsigned flags) {
+    if (here() == nullptr) return invalid_context;
+    std::lock_guard lock(pinned_mutex);
+    return flags == 1 && pinned.emplace(reinterpret_cast<uintptr_t>(host), length).second ? success : invalid_value;
+}
+int cuMemHostUnregister(void* host) {
+    std::lock_guard lock(pinned_mutex);
+    return pinned.erase(reinterpret_cast<uintptr_t>(host)) == 1 ? success : invalid_value;
+}
+int cuDeviceGet(int* device, int index) {
+    *device = index;
+    return index < 2 ? success : invalid_value;
+}
+// Flushing by the host works, and is needed.
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+    *value = attribute == 124 ? !no_dmabuf : (attribute == 116 ? !no_rdma : (attribute == 117 ? 1 : 0));
+    return success;
+}
+int cuPointerSetAttribute(const void*, int attribute, unsigned long long) {
+    if (attribute != 6) return invalid_value;
+    ++ordered;
+    return success;
+}
+int cuFlushGPUDirectRDMAWrites(int target, int scope) {
+    if (here() == nullptr || target != 0 || scope != 100) return invalid_value;
+    ++flushes;
+    return success;
+}
+// Whole pages of one allocation, as CUDA has it.
+int cuMemGetHandleForAddressRange(void* handle, unsigned long long address, size_t length, int type,
+                                  unsigned long long flags) {
+    if (no_dmabuf || export_fails || type != 1 || flags != 0) return not_supported;
+    if (address % 4096 != 0 || length % 4096 != 0) return invalid_value;
+    auto exported = memory::sim().export_dmabuf(reinterpret_cast<void*>(address), length);
+    if (!exported.ok()) return invalid_value;
+    // A dma-buf begins where the range does: a memory file of the whole allocation says so by its position.
+    int own = open(("/proc/self/fd/" + std::to_string(exported->fd.get())).c_str(), O_RDWR | O_CLOEXEC);
+    if (own < 0 || lseek(own, static_cast<off_t>(exported->offset), SEEK_SET) < 0) return invalid_value;
+    give(handle, own);
+    return success;
+}
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t length, FakeStream stream) {
+    count_copy(from, length);
     return copy(to, stream, [=](void* at) { (void)memory::sim().copy_in(at, from, length); });
 }
 int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t length, FakeStream stream) {
+    count_copy(to, length);
     return copy(from, stream, [=](void* at) { (void)memory::sim().copy_out(to, at, length); });
 }
 

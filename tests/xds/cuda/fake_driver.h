@@ -27,4 +27,14 @@ void fake_cuda_no_wait_value(bool yes);
 unsigned fake_cuda_kernels(void);
 // Streams say that they record a graph.
 void fake_cuda_capturing(bool yes);
+// What the driver does not do: "dma-buf" says its attribute, "export" fails at the call, "rdma" is GPUDirect RDMA.
+void fake_cuda_refuses(const char* what, bool yes);
+// Copies to and from pinned memory, and other.
+unsigned fake_cuda_pinned_copies(void);
+unsigned fake_cuda_pageable_copies(void);
+// Pieces of host memory that are pinned now.
+size_t fake_cuda_pinned(void);
+// Flushes of what a card wrote, and allocations whose copies were ordered with it.
+unsigned fake_cuda_flushes(void);
+unsigned fake_cuda_ordered(void);
 }

@@ -169,6 +169,7 @@ struct Test {
     void parameters() const;
     void driver() const;
     void data() const;
+    void parts() const;
     void errors() const;
     void in_streams() const;
     void late_values(CUfileHandle_t handle, const Memory& memory, const std::string& bytes) const;
@@ -192,6 +193,29 @@ void Test::parameters() const {
     CHECK(cuFileGetParameterString(words_parameter(0), text, 3).err == CU_FILE_INVALID_VALUE);
     CHECK(cuFileGetParameterSizeT(size_parameter(99), &size).err == CU_FILE_INVALID_VALUE);
     CHECK(cuFileSetParameterSizeT(size_parameter(-1), 1).err == CU_FILE_INVALID_VALUE);
+    const size_t sizes[] = {4, 64}, counts[] = {8, 2};
+    size_t back[2] = {}, number[2] = {};
+    CHECK(cuFileSetParameterPosixPoolSlabArray(sizes, counts, 2).err == CU_FILE_SUCCESS);
+    CHECK(cuFileGetParameterPosixPoolSlabArray(back, number, 2).err == CU_FILE_SUCCESS && back[1] == 64 &&
+          number[0] == 8);
+#ifndef HAVE_NVIDIA_CUFILE /* which of these a header has, depends on its version */
+    CHECK(cuFileSetParameterGpuBounceBufferSlabArray(counts, sizes, 2).err == CU_FILE_SUCCESS);
+    CHECK(cuFileGetParameterGpuBounceBufferSlabArray(back, number, 2).err == CU_FILE_SUCCESS && back[1] == 2 &&
+          number[0] == 4);
+    CHECK(cuFileGetParameterGpuBounceBufferSlabArray(back, number, 3).err == CU_FILE_INVALID_VALUE);
+    CUfileP2PFlags_t flags = 9;
+    CHECK(cuFileDriverGetP2PFlags(CU_FILE_NFS_SUPPORTED, &flags).err == CU_FILE_SUCCESS && flags == 0);
+    CHECK(cuFileDriverSetP2PFlags(CU_FILE_NFS_SUPPORTED, CU_FILE_P2P_FLAG_PCI_P2PDMA).err == CU_FILE_SUCCESS);
+    CHECK(cuFileDriverGetP2PFlags(CU_FILE_NFS_SUPPORTED, &flags).err == CU_FILE_SUCCESS && flags == 1);
+    CHECK(cuFileDriverSetP2PFlags(CU_FILE_MAX_TARGET_TYPES, 1).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileDriverSetP2PFlags(CU_FILE_NFS_SUPPORTED, 32).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileDriverGetP2PFlags(CU_FILE_NFS_SUPPORTED, nullptr).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileExportPCIeTopology(path("topology.json").c_str()).err == CU_FILE_SUCCESS);
+    CHECK(access(path("topology.json").c_str(), R_OK) == 0);
+    for (const char* nowhere : {"", "/nonexistent/topology.json"})
+        CHECK(cuFileExportPCIeTopology(nowhere).err == CU_FILE_INVALID_VALUE);
+    CHECK(cuFileExportPCIeTopology(nullptr).err == CU_FILE_INVALID_VALUE);
+#endif
 }
 
 void Test::driver() const {
@@ -243,6 +267,33 @@ void Test::data() const {
     CHECK(cuFileBufDeregister(memory.data()).err == CU_FILE_MEMORY_NOT_REGISTERED);
     cuFileHandleDeregister(handle);
     CHECK(cuFileRead(handle, memory.data(), 1, 0, 0) == -CU_FILE_HANDLE_NOT_REGISTERED);
+    close(fd);
+}
+
+// Scattered and gathered: parts of any length, one of them empty, up to and past the end of the file.
+void Test::parts() const {
+    std::string bytes = random_bytes(100'000, 3);
+    int fd = file("parts", bytes);
+    CUfileHandle_t handle = add(fd);
+    Memory memory(kind, 1 << 20);
+    char* at = memory.data();
+    memory.write(std::string(1 << 20, '#'));
+    const CUfileIOVec_t into[] = {{at + 1, 10'000}, {at + 50'000, 0}, {at + 60'000, 1}, {at + 70'000, 200'000}};
+    CHECK(cuFileReadv(handle, into, 4, 777, 0) == 100'000 - 777);
+    std::string found = memory.read();
+    CHECK(found.substr(1, 10'000) == bytes.substr(777, 10'000) && found[60'000] == bytes[10'777]);
+    CHECK(found.substr(70'000, 100'000 - 10'778) == bytes.substr(10'778) && found[10'001] == '#');
+    const CUfileIOVec_t from[] = {{at + 60'000, 1}, {at + 1, 10'000}};
+    CHECK(cuFileWritev(handle, from, 2, 5, 0) == 10'001);
+    bytes.replace(5, 10'001, found[60'000] + found.substr(1, 10'000));
+    CHECK(contents(fd, bytes.size()) == bytes);
+    CHECK(cuFileReadv(handle, into, 4, 1 << 20, 0) == 0);
+    CHECK(cuFileReadv(handle, into, 0, 0, 0) == -CU_FILE_INVALID_VALUE);
+    CHECK(cuFileReadv(handle, nullptr, 1, 0, 0) == -CU_FILE_INVALID_VALUE);
+    CHECK(cuFileReadv(handle, into, 1, 0, 1) == -CU_FILE_INVALID_VALUE);
+    CHECK(cuFileWritev(handle, from, 1, -1, 0) == -CU_FILE_INVALID_VALUE);
+    cuFileHandleDeregister(handle);
+    CHECK(cuFileReadv(handle, into, 1, 0, 0) == -CU_FILE_HANDLE_NOT_REGISTERED);
     close(fd);
 }
 
@@ -488,6 +539,7 @@ int main(int argc, char** argv) {
     test.parameters();
     test.driver();
     test.data();
+    test.parts();
     test.errors();
     test.in_streams();
     test.batches();

@@ -170,7 +170,8 @@ typedef struct xds_many {
     uint64_t got;       /* out: bytes read */
     uint64_t file_size; /* out: bytes */
 } xds_many;
-/* Reads many small files, from their starts, in few messages. Returns how many failed. */
+/* Reads many small files, from their starts, in few messages. Returns how many failed. A negative errno value: the call
+ * as a whole failed; where it had begun, each file says so and none counts. */
 XDS_API int xds_read_many(xds_ctx* ctx, xds_many* files, unsigned count);
 
 typedef struct xds_stats {

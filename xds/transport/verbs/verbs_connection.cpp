@@ -225,7 +225,9 @@ Status VerbsConnection::expose(Exposure& exposure, const memory::Place& place, c
     bool writes = access == memory::Access::write;
     uint32_t rkey = 0;
     // What is not kept registered gets its rights with its registration: a window would add nothing.
-    exposure.by_window = place.allocation.id != 0 && domain_->limits().windows;
+    bool host = place.kind->host_accessible();
+    exposure.by_window = place.allocation.id != 0 && domain_->limits().windows &&
+                         (host || domain_->device_memory().takes_windows(place));
     if (exposure.by_window) {
         auto lease = domain_->registrations().acquire(place, address, length, access);
         if (!lease.ok()) return lease.status();
@@ -242,8 +244,13 @@ Status VerbsConnection::expose(Exposure& exposure, const memory::Place& place, c
         window->rights = writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
         exposure.window = window;
         rkey = window->rkey;
+    } else if (!host) {
+        // By the cache, which knows what the device's aperture has room for.
+        auto lease = domain_->registrations().acquire(place, address, length, access, memory::Term::one_request);
+        if (!lease.ok()) return lease.status();
+        exposure.lease = std::move(*lease);
+        rkey = VerbsDomain::region(exposure.lease.key())->rkey;
     } else {
-        if (!place.kind->host_accessible()) return {Code::invalid, ENOTSUP, "only host memory can be lent over RDMA"};
         Result<uint64_t> registration = domain_->lend(address, length, access);
         if (!registration.ok()) return registration.status();
         exposure.registration = *registration;

@@ -66,6 +66,7 @@ Status VerbsDomain::set_up() {
     limits_.invalidates = (attributes.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) != 0;
     if (attributes.vendor_id == soft_roce_vendor) limits_.invalidated_flags |= soft_roce_invalidated;
     limits_.windows = has_windows(pd_, attributes);
+    device_memory_ = std::make_unique<DeviceMemory>(pd_, name);
     return {};
 }
 
@@ -86,12 +87,14 @@ Result<ibv_mr*> VerbsDomain::add_region(const void* address, size_t length, int 
     return Status::from_errno(error, what);
 }
 
-Result<uint64_t> VerbsDomain::add(const memory::Place& place, uintptr_t address, size_t length, memory::Access access) {
-    if (!place.kind->host_accessible())
-        return Status(Code::invalid, ENOTSUP,
-                      "RDMA of " + std::string(place.kind->name()) + " memory: only host memory can be registered");
-    int rights = IBV_ACCESS_MW_BIND | (access == memory::Access::write ? IBV_ACCESS_LOCAL_WRITE : 0);
-    Result<ibv_mr*> region = add_region(reinterpret_cast<const void*>(address), length, rights);
+Result<uint64_t> VerbsDomain::add(const memory::Place& place, uintptr_t address, size_t length, memory::Access access,
+                                  memory::Term term) {
+    bool writes = access == memory::Access::write, kept = term == memory::Term::kept;
+    int rights = (writes ? IBV_ACCESS_LOCAL_WRITE : 0) |
+                 (kept ? IBV_ACCESS_MW_BIND : (writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ));
+    Result<ibv_mr*> region = place.kind->host_accessible()
+                                 ? add_region(reinterpret_cast<const void*>(address), length, rights)
+                                 : device_memory_->add(place, address, length, rights);
     if (!region.ok()) return region.status();
     return reinterpret_cast<uint64_t>(*region);
 }
@@ -140,6 +143,12 @@ Result<std::shared_ptr<VerbsDomain>> VerbsDomains::of(ibv_context* device) {
 void VerbsDomains::forget_block(const void* block) {
     std::lock_guard lock(mutex_);
     for (const auto& domain : all_) domain->forget_block(block);
+}
+
+DeviceMemory::Verdict VerbsDomains::way(const memory::Place& place) {
+    std::lock_guard lock(mutex_);
+    if (all_.empty()) return {};
+    return all_.front()->device_memory().way(place);
 }
 
 void VerbsDomains::clear() {

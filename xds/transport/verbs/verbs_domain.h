@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "xds/memory/registration_cache.h"
+#include "xds/transport/verbs/device_memory.h"
 
 namespace fabric::xds::transport {
 
@@ -46,11 +47,14 @@ class VerbsDomain : public memory::Registrar, public LocalKeys {
     const VerbsLimits& limits() const { return limits_; }
     memory::RegistrationCache& registrations() { return registrations_; }
 
-    // For the cache: without remote rights of its own; windows are bound to it. The key is a registration's.
-    Result<uint64_t> add(const memory::Place& place, uintptr_t address, size_t length, memory::Access access) override;
+    // For the cache. Kept: without remote rights of its own; windows are bound to it. The key is a registration's.
+    Result<uint64_t> add(const memory::Place& place, uintptr_t address, size_t length, memory::Access access,
+                         memory::Term term) override;
     void remove(uint64_t registration) override;
-    // With remote rights, for one request.
+    // Host memory with remote rights, for one request: beside the cache, which has nothing to limit there.
     Result<uint64_t> lend(const void* address, size_t length, memory::Access access);
+    // How the device reaches memory that is not the host's. After set-up.
+    DeviceMemory& device_memory() { return *device_memory_; }
     static ibv_mr* region(uint64_t registration) { return reinterpret_cast<ibv_mr*>(registration); }
 
     // Registers the pool's block around the address when it is first used.
@@ -64,6 +68,7 @@ class VerbsDomain : public memory::Registrar, public LocalKeys {
 
     ibv_context* device_;
     ibv_pd* pd_ = nullptr;
+    std::unique_ptr<DeviceMemory> device_memory_;
     VerbsLimits limits_;
     std::shared_mutex mutex_;
     std::unordered_map<const void*, ibv_mr*> blocks_;
@@ -77,6 +82,8 @@ class VerbsDomains {
     // Of all devices.
     void forget_block(const void* block);
     void forget(const memory::Kind& kind, uint64_t allocation);
+    // How memory that is not the host's is reached by the device that was used first; none, when there is no device.
+    DeviceMemory::Verdict way(const memory::Place& place);
     // Lets go of all devices; every connection must have ended.
     void clear();
 
