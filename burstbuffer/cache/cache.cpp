@@ -59,6 +59,11 @@ void Cache::end(Read& read, Read::Outcome outcome) {
     read.finished(read);
 }
 
+uint64_t Cache::reads() {
+    CacheMetrics& all = metrics();
+    return static_cast<uint64_t>(all.memory.value() + all.disk.value() + all.fetched_bytes.value());
+}
+
 // From the place that it has got to, chunk by chunk, until something has to be waited for.
 void Cache::go_on(Read& read) {
     while (read.done_ < read.wanted_) {

@@ -64,6 +64,8 @@ class Cache {
     // Bytes that could still be taken, by what is free and what may be dropped.
     uint64_t room();
 
+    // Answered so far, by all caches of the process.
+    static uint64_t reads();
     // Bytes of chunks that are being fetched or written to the disks.
     size_t on_their_way() const { return flights_.bytes(); }
     disks::Disks& disks() { return disks_; }

@@ -1,5 +1,6 @@
 #include "burstbuffer/node/node.h"
 
+#include "common/io/transfer_metrics.h"
 #include "common/log.h"
 
 namespace fabric::node {
@@ -20,9 +21,10 @@ Result<std::unique_ptr<Node>> Node::start(const Settings& settings, fs::Filesyst
     };
     node->backing_ = std::make_unique<cache::FileBacking>(open, settings.backing_threads);
     node->cache_ = std::make_unique<cache::Cache>(*node->disks_, *node->backing_, *node->pool_, settings.cache);
-    Result<std::unique_ptr<writeback::WriteBack>> write_back =
-        writeback::WriteBack::start(*node->disks_, *node->pool_, filesystems, settings.write_back,
-                                    [cache = node->cache_.get()] { cache->make_room(); });
+    Result<std::unique_ptr<writeback::WriteBack>> write_back = writeback::WriteBack::start(
+        *node->disks_, *node->pool_, filesystems, settings.write_back,
+        [cache = node->cache_.get()] { cache->make_room(); },
+        [] { return io::transferred(io::Direction::read) + cache::Cache::reads(); });
     if (!write_back.ok()) return write_back.status();
     node->write_back_ = std::move(write_back).value();
     node->orders_ =

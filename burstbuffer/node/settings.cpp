@@ -170,6 +170,7 @@ class Parser {
                                      {"max_dirty", bytes(options.max_dirty, 1 << 20)},
                                      {"max_age", seconds(options.max_age, 86'400)},
                                      {"drain_rate", bytes(options.drain_rate, 0)},
+                                     {"drain_share", share(options.share)},
                                      {"shutdown", at_end(options.at_end)}},
                                     {{"paths", pattern(options.paths)}}));
         if (options.paths.empty()) return bad(section, "writeback.paths is missing: a list of paths");

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <latch>
+#include <set>
 #include <span>
 #include <thread>
 
@@ -105,6 +106,11 @@ class WriteBackFixture {
         EXPECT_EQ(pread(from.fd.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
         return bytes;
     }
+    // 0 or an errno.
+    int sync_through(const Opened& file) {
+        if (went_through.erase(file.fd.get()) == 0) return 0;
+        return ::fdatasync(file.fd.get()) == 0 ? 0 : errno;
+    }
     bool drained() {
         WriteBack::Hurry hurry(*all);
         for (int i = 0; i < 600; ++i) {
@@ -116,6 +122,7 @@ class WriteBackFixture {
         return false;
     }
 
+    std::set<int> went_through;  // descriptors of files that something was written through to
     Options options;
     uint64_t capacity = 0;
     size_t disk_count = 1;
