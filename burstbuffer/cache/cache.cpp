@@ -32,7 +32,11 @@ Cache::Cache(disks::Disks& disks, Backing& backing, io::BufferPool& pool, const 
       recency_(options.remembered, options.correlated),
       flights_(disks, backing, pool, options.flights, landed, [this](size_t disk) { evictors_[disk]->wake(); }) {
     for (const auto& disk : disks.all()) {
-        evictors_.push_back(std::make_unique<Evictor>(*disk, recency_, options.eviction));
+        Evictor::OverQuota over;
+        if (Datasets* datasets = options.flights.datasets) {
+            over = [&disks, datasets](uint32_t dataset) { return datasets->over(disks, dataset); };
+        }
+        evictors_.push_back(std::make_unique<Evictor>(*disk, recency_, options.eviction, std::move(over)));
     }
 }
 

@@ -69,6 +69,8 @@ class Cache {
     // Bytes of chunks that are being fetched or written to the disks.
     size_t on_their_way() const { return flights_.bytes(); }
     disks::Disks& disks() { return disks_; }
+    // Null: there are none.
+    Datasets* datasets() const { return options_.flights.datasets; }
 
   private:
     static void part_read(store::Read& part);

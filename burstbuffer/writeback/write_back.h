@@ -41,6 +41,8 @@ class WriteBack {
     // Whether the backing store may lack something of the file. Who finds it false and looks at the file after that
     // sees all of it there.
     bool dirty(const fs::FileId& file) const;
+    // Of any file.
+    bool dirty() const { return file_count_.load() != 0; }
 
     // A file with its descriptor, open for writing at the backing store.
     struct Target {

@@ -62,7 +62,8 @@ class WriteBackFixture {
         auto opened = disks::Disks::open(disks, *engine_, pool_);
         ASSERT_TRUE(opened.ok()) << opened.status().message();
         disks_ = std::move(opened).value();
-        auto started = WriteBack::start(*disks_, pool_, filesystems_, options, [] {});
+        auto started = WriteBack::start(
+            *disks_, pool_, filesystems_, options, [] {}, read_so_far);
         ASSERT_TRUE(started.ok()) << started.status().message();
         all = std::move(started).value();
     }
@@ -124,6 +125,7 @@ class WriteBackFixture {
 
     std::set<int> went_through;  // descriptors of files that something was written through to
     Options options;
+    std::function<uint64_t()> read_so_far;
     uint64_t capacity = 0;
     size_t disk_count = 1;
     fs::FilesystemPtr filesystem;
