@@ -15,6 +15,7 @@
 #include "xds/client/mount.h"
 #include "xds/client/options.h"
 #include "xds/client/transfer.h"
+#include "xds/memory/dmabuf.h"
 
 namespace fabric::xds::client {
 namespace {
@@ -216,15 +217,35 @@ int xds_buf_register(xds_ctx* ctx, void* address, size_t length, xds_buf** buf) 
         registered->context->counters().registrations.fetch_add(1);
         if (place->allocation.id == 0 && place->kind->host_accessible())
             registered->number = registered->context->remember(address, length);
+        registered->address = address;
         *buf = registries().buffers.add(std::move(registered));
         return 0;
     });
 }
 
-int xds_buf_register_dmabuf(xds_ctx* ctx, int, uint64_t, size_t, xds_buf**) {
-    Result<std::shared_ptr<Opened>> entry = find(registries().contexts, ctx);
-    if (!entry.ok()) return failed(entry.status());
-    return failed(ENOTSUP, "xds_buf_register_dmabuf: dma-bufs are not registered with RDMA network cards yet");
+int xds_buf_register_dmabuf(xds_ctx* ctx, int fd, uint64_t offset, size_t length, xds_buf** buf) {
+    return guarded([&] {
+        Result<std::shared_ptr<Opened>> entry = find(registries().contexts, ctx);
+        if (!entry.ok()) return failed(entry.status());
+        if (buf == nullptr) return failed(EINVAL, "xds_buf_register_dmabuf: no result");
+        Result<void*> address = fabric::xds::memory::dmabuf_add(fd, offset, length);
+        if (!address.ok()) return failed(address.status());
+        auto registered = std::make_shared<Registered>();
+        registered->context = (*entry)->context;
+        registered->fork = forks();
+        registered->address = *address;
+        registered->dmabuf = *fabric::xds::memory::dmabuf().identify(*address);
+        registered->context->counters().registrations.fetch_add(1);
+        *buf = registries().buffers.add(std::move(registered));
+        return 0;
+    });
+}
+
+void* xds_buf_address(xds_buf* buf) {
+    Result<std::shared_ptr<Registered>> entry = find(registries().buffers, buf);
+    if (entry.ok()) return (*entry)->address;
+    failed(entry.status());
+    return nullptr;
 }
 
 int xds_buf_deregister(xds_buf* buf) {
@@ -232,6 +253,11 @@ int xds_buf_deregister(xds_buf* buf) {
         std::shared_ptr<Registered> registered = registries().buffers.take(buf);
         if (registered == nullptr) return failed(EBADF, "xds_buf_deregister: not a registered buffer");
         if (registered->fork == forks() && registered->number != 0) registered->context->forget(registered->number);
+        if (registered->dmabuf.size != 0) {
+            if (registered->fork == forks())
+                registered->context->forget(fabric::xds::memory::dmabuf(), registered->dmabuf.id);
+            (void)fabric::xds::memory::dmabuf_remove(registered->address);
+        }
         return 0;
     });
 }

@@ -72,6 +72,8 @@ class Context {
     // Host memory that a caller promises to keep until forget(): it stays registered between requests. Its number.
     uint64_t remember(const void* address, size_t length);
     void forget(uint64_t number);
+    // An allocation of a kind is gone: its registrations too.
+    void forget(const memory::Kind& kind, uint64_t allocation) { domains_.forget(kind, allocation); }
     // The place that requests on it have, when the range is within remembered memory, else `found`.
     memory::Place look_up(const memory::Place& found, const void* address, size_t length) const;
     // True: data moves by RDMA. May change when a connection is made anew.

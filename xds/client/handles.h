@@ -43,6 +43,8 @@ struct Registered {
     std::shared_ptr<Context> context;
     unsigned fork = 0;
     uint64_t number = 0;  // 0: the kind itself tells allocations apart
+    void* address = nullptr;
+    memory::Allocation dmabuf;  // size 0: it is none
 };
 
 struct Registries {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "xds/memory/cuda.h"
+#include "xds/memory/dmabuf.h"
 #include "xds/memory/host.h"
 #include "xds/memory/sim.h"
 
@@ -19,6 +20,7 @@ const std::vector<const Kind*>& kinds() {
     static const auto* list = [] {
         auto* found = new std::vector<const Kind*>;
         found->push_back(&sim());
+        found->push_back(&dmabuf());
         if (const Kind* gpu = cuda()) found->push_back(gpu);
         found->push_back(&host());
         return found;

@@ -139,12 +139,14 @@ def over_tcp(options, folder):
                     libnfs_cpu[connections].append(float(cpu))
                 many.append(xdsbench(options, target, "--op", "many", "--block", "4KiB")["ours"])
                 local.append(float(run(program + "/local_files", small, str(options.seconds))))
-        start = [float(run(program + "/start_up", libxds, target.address)) for _ in range(options.runs)]
+        start = [[float(word) for word in run(program + "/start_up", libxds, target.address).split()]
+                 for _ in range(options.runs)]
     finally:
         target.stop()
     rows = [row("xds.tcp.read_4m", "MB/s", read, {"iperf3": iperf3}),
             row("xds.tcp.many_4k", "files/s", many, {"open+read+close": local}),
-            row("xds.start_up", "ms", start, {}, "lower")]
+            row("xds.start_up", "ms", [waited for waited, _ in start], {}, "lower"),
+            row("xds.start_up_cpu", "CPU ms", [worked for _, worked in start], {}, "lower")]
     for connections, values in libnfs.items():
         if values:
             peer = f"libnfs, {connections} connection{'s' if connections > 1 else ''}"

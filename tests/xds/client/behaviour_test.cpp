@@ -131,7 +131,7 @@ TEST_F(Behaviour, HandlesThatAreNoneAreRefused) {
     EXPECT_EQ(xds_buf_register(ctx_, sim, 4097, &buf), -EFAULT);
     EXPECT_EQ(xds_buf_register(ctx_, sim, 4096, &buf), 0);
     EXPECT_EQ(xds_buf_deregister(buf), 0);
-    EXPECT_EQ(xds_buf_register_dmabuf(ctx_, 0, 0, 4096, &buf), -ENOTSUP);
+    EXPECT_EQ(xds_buf_register_dmabuf(ctx_, -1, 0, 4096, &buf), -EBADF);
     EXPECT_EQ(xds_sim_free(sim), 0);
 }
 

@@ -1,4 +1,8 @@
 // Copies through staging memory go on beside everything else: shown by holding them at their start.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -118,6 +122,32 @@ TEST_F(Staged, ACancelledRequestWaitsForItsCopy) {
     ASSERT_EQ(xds_pread(again, sim.data(), size, 0), static_cast<ssize_t>(size)) << xds_error();
     EXPECT_TRUE(sim.read(0, size) == bytes_);
     xds_close(again);
+}
+
+// What another driver exported, here as a memory file, of which a part begins in the middle of a page.
+TEST_F(Staged, MemoryOfADmaBuf) {
+    UniqueFd fd(memfd_create("exported", MFD_CLOEXEC));
+    std::string all(2 * size, '#');
+    ASSERT_EQ(write(fd.get(), all.data(), all.size()), static_cast<ssize_t>(all.size()));
+    xds_buf* buf = nullptr;
+    EXPECT_EQ(xds_buf_register_dmabuf(ctx_, fd.get(), size, size + 1, &buf), -EFAULT) << "longer than it";
+    ASSERT_EQ(xds_buf_register_dmabuf(ctx_, fd.get(), 5000, size, &buf), 0) << xds_error();
+    auto* address = static_cast<char*>(xds_buf_address(buf));
+    ASSERT_NE(address, nullptr);
+    xds_file *f = open("f"), *w = open("w", O_RDWR | O_CREAT);
+    ASSERT_EQ(xds_pread(f, address + 3, size - 3, 0), static_cast<ssize_t>(size - 3)) << xds_error();
+    all.replace(5003, size - 3, bytes_.substr(0, size - 3));
+    std::string back(all.size(), '-');
+    ASSERT_EQ(pread(fd.get(), back.data(), back.size(), 0), static_cast<ssize_t>(back.size()));
+    EXPECT_TRUE(back == all);
+    fd.reset();
+    ASSERT_EQ(xds_pwrite(w, address + 3, 100'000, 0), 100'000) << xds_error();
+    EXPECT_TRUE(contents(file("w")) == bytes_.substr(0, 100'000));
+    EXPECT_EQ(xds_pread(f, address + 1, size, 0), -EFAULT);
+    EXPECT_EQ(xds_buf_deregister(buf), 0);
+    EXPECT_EQ(xds_buf_address(buf), nullptr);
+    xds_close(f);
+    xds_close(w);
 }
 
 // More than the staging memory, both ways at once, and with the sums checked.

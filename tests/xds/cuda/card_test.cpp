@@ -2,6 +2,10 @@
 // that the target's RDMA goes into and out of the memory itself. In the VM alone, see ../in_vm.
 #include "tests/xds/cuda/card.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "tests/xds/client/fixture.h"
@@ -170,6 +174,23 @@ TEST_F(Direct, AutoTakesTheFasterWay) {
         }
         xds_close(f);
     }
+}
+
+// A dma-buf of another driver's, which stands here in a memory file.
+TEST_F(Direct, ADmaBufThatAProgramHas) {
+    UniqueFd fd(memfd_create("exported", MFD_CLOEXEC));
+    ASSERT_EQ(ftruncate(fd.get(), size + 8192), 0);
+    xds_buf* buf = nullptr;
+    ASSERT_EQ(xds_buf_register_dmabuf(ctx_, fd.get(), 5000, size, &buf), 0) << xds_error();
+    auto* address = static_cast<char*>(xds_buf_address(buf));
+    xds_file* f = open("f");
+    xds_completion done = transfer(ctx_, XDS_READ, f, address, size, 0);
+    EXPECT_EQ(done.direct_bytes, size) << done.reason;
+    std::string back(size, '#');
+    ASSERT_EQ(pread(fd.get(), back.data(), size, 5000), static_cast<ssize_t>(size));
+    EXPECT_TRUE(back == bytes_);
+    EXPECT_EQ(xds_buf_deregister(buf), 0);
+    xds_close(f);
 }
 
 // The CUDA kind, on the other device than the current one.

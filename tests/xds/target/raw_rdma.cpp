@@ -102,6 +102,20 @@ bool RawRdma::wait_for(int fd) const {
     return poll(&one, 1, patience_ms) == 1;
 }
 
+// No event within the patience: what is known of it, for whoever has to find the cause.
+Status RawRdma::nothing_came() const {
+    ibv_wc completion{};
+    int there = ibv_poll_cq(id_->recv_cq, 1, &completion), sent = 0;
+    while (ibv_poll_cq(id_->send_cq, 1, &completion) == 1) ++sent;
+    ibv_qp_attr now{};
+    ibv_qp_init_attr made{};
+    int state = ibv_query_qp(id_->qp, &now, IBV_QP_STATE, &made) == 0 ? static_cast<int>(now.qp_state) : -1;
+    return Status::from_errno(
+        ETIMEDOUT, "message " + std::string(there == 1 ? "(it is there: its event was lost)" : "(it is not there)") +
+                       ", acknowledged sends " + std::to_string(sent) + " of " + std::to_string(sent_) +
+                       ", queue pair state " + std::to_string(state));
+}
+
 Result<RawRdma::Message> RawRdma::next() {
     ibv_wc completion{};
     for (;;) {
@@ -110,7 +124,7 @@ Result<RawRdma::Message> RawRdma::next() {
         if (count == 1) break;
         if (ibv_req_notify_cq(id_->recv_cq, 0) != 0) return Status::from_errno(errno, "completion queue");
         if ((count = ibv_poll_cq(id_->recv_cq, 1, &completion)) == 1) break;
-        if (!wait_for(id_->recv_cq_channel->fd)) return Status::from_errno(ETIMEDOUT, "message");
+        if (!wait_for(id_->recv_cq_channel->fd)) return nothing_came();
         ibv_cq* queue = nullptr;
         void* context = nullptr;
         if (ibv_get_cq_event(id_->recv_cq_channel, &queue, &context) == 0) ibv_ack_cq_events(queue, 1);

@@ -49,6 +49,7 @@ class RawRdma {
 
     Status connect(const std::string& host, int port, const void* private_data, size_t length);
     bool wait_for(int fd) const;
+    Status nothing_came() const;
 
     rdma_cm_id* id_ = nullptr;
     std::vector<char> in_, out_;

@@ -91,8 +91,13 @@ XDS_API int xds_stat(xds_file* file, xds_attributes* attributes);
 /* Says beforehand what memory requests will use; requests on other memory look it up each time. -EFAULT: not memory of
  * a known kind, or not within one allocation. */
 XDS_API int xds_buf_register(xds_ctx* ctx, void* address, size_t length, xds_buf** buf);
-/* Memory that another driver exported. Needs an RDMA transport: -ENOTSUP over TCP. */
+/* Memory that another driver exported as a dma-buf: `length` bytes of it from `offset` on. Requests name it by
+ * addresses that stand for it, from xds_buf_address() on, which nothing else can use. A card that registers dma-bufs
+ * reaches it directly; otherwise it has to be one that can be mapped, or requests are -ENOTSUP. The descriptor may be
+ * closed afterwards. -EFAULT: it is not so long. */
 XDS_API int xds_buf_register_dmabuf(xds_ctx* ctx, int fd, uint64_t offset, size_t length, xds_buf** buf);
+/* The first address of a registered buffer; null: it is none. */
+XDS_API void* xds_buf_address(xds_buf* buf);
 XDS_API int xds_buf_deregister(xds_buf* buf);
 
 /* Any offset, length and address. Fewer bytes than asked only at the end of the file. The memory may be of any kind. */

@@ -189,6 +189,9 @@ void VerbsConnection::finish_work(Queued& work, const Status& status) {
 // A card that is gone with its machine says nothing: a message that must be acknowledged finds out.
 void VerbsConnection::keep_alive() {
     if (closing_) return disconnect();
+    // Whatever a lost event would have told of is seen at last.
+    on_completions();
+    if (closing_) return;
     if (!std::exchange(sent_something_, false) && !credit_.busy) credit_.busy = send(credit_, wire::Credit{}).ok();
     keep_alive_.deadline = std::chrono::steady_clock::now() + silence;
     reactor().arm(keep_alive_);
