@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include "fsal_fabric/caller.h"
+#include "fsal_fabric/data/write_back.h"
 #include "fsal_fabric/directory.h"
 #include "fsal_fabric/name.h"
 #include "fsal_fabric/object.h"
@@ -19,6 +20,7 @@ fsal_status_t unlink(fsal_obj_handle* directory, fsal_obj_handle* object, const 
     if (FSAL_IS_SUCCESS(status)) {
         from(directory).note_change();
         from(object).note_change();
+        note_unlinked(from(object));
     }
     return status;
 }

@@ -32,7 +32,11 @@ Cache::Cache(disks::Disks& disks, Backing& backing, io::BufferPool& pool, const 
       recency_(options.remembered, options.correlated),
       flights_(disks, backing, pool, options.flights, landed, [this](size_t disk) { evictors_[disk]->wake(); }) {
     for (const auto& disk : disks.all()) {
-        evictors_.push_back(std::make_unique<Evictor>(*disk, recency_, options.eviction));
+        Evictor::OverQuota over;
+        if (Datasets* datasets = options.flights.datasets) {
+            over = [&disks, datasets](uint32_t dataset) { return datasets->over(disks, dataset); };
+        }
+        evictors_.push_back(std::make_unique<Evictor>(*disk, recency_, options.eviction, std::move(over)));
     }
 }
 
@@ -57,6 +61,11 @@ void Cache::end(Read& read, Read::Outcome outcome) {
     read.outcome = outcome;
     read.bytes = outcome == Read::Outcome::served ? read.done_ : 0;
     read.finished(read);
+}
+
+uint64_t Cache::reads() {
+    CacheMetrics& all = metrics();
+    return static_cast<uint64_t>(all.memory.value() + all.disk.value() + all.fetched_bytes.value());
 }
 
 // From the place that it has got to, chunk by chunk, until something has to be waited for.

@@ -64,9 +64,13 @@ class Cache {
     // Bytes that could still be taken, by what is free and what may be dropped.
     uint64_t room();
 
+    // Answered so far, by all caches of the process.
+    static uint64_t reads();
     // Bytes of chunks that are being fetched or written to the disks.
     size_t on_their_way() const { return flights_.bytes(); }
     disks::Disks& disks() { return disks_; }
+    // Null: there are none.
+    Datasets* datasets() const { return options_.flights.datasets; }
 
   private:
     static void part_read(store::Read& part);

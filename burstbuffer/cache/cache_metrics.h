@@ -20,6 +20,7 @@ struct CacheMetrics {
         "fabric_cache_copied_bytes_total",
         "Bytes that a CPU copied to readers: from memory, or as they came from the backing store"};
     metrics::Counter admitted{"fabric_cache_admitted_total", "Chunks taken into the cache"};
+    metrics::Counter over_quota{"fabric_cache_over_quota_total", "Chunks not taken since their dataset has its quota"};
     metrics::Counter evicted{"fabric_cache_evicted_total", "Chunks dropped to make room"};
     metrics::Counter expired{"fabric_cache_expired_total", "Chunks dropped at the end of their time to live"};
     metrics::Counter read_ahead{"fabric_cache_read_ahead_total", "Chunks fetched before they were asked for"};

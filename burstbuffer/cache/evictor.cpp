@@ -38,8 +38,12 @@ void visit(store::LocalStore& store, uint32_t segment,
 
 }  // namespace
 
-Evictor::Evictor(disks::Disk& disk, Recency& recency, const Options& options)
-    : disk_(disk), recency_(recency), options_(options), segment_size_(disk.store().format().segment_size) {
+Evictor::Evictor(disks::Disk& disk, Recency& recency, const Options& options, OverQuota over)
+    : disk_(disk),
+      recency_(recency),
+      options_(options),
+      over_quota_(std::move(over)),
+      segment_size_(disk.store().format().segment_size) {
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
@@ -133,7 +137,9 @@ bool Evictor::keeps(const Info& segment, const ChunkKey& key, const ChunkRecord&
     int64_t now = std::time(nullptr);
     if (record.dirty != 0) return true;
     if (record.lifetime.over(now)) return false;
-    if (record.lifetime.pinned || sparse) return true;
+    if (record.lifetime.pinned) return true;
+    if (record.lifetime.dataset != 0 && over_quota_ && over_quota_(record.lifetime.dataset)) return false;
+    if (sparse) return true;
     uint64_t hash = hash_of(key);
     std::optional<Recency::Seen> seen = recency_.look(hash);
     if (!seen || seen->uses == 0) return false;

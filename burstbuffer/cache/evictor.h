@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -29,7 +30,9 @@ class Evictor {
         // How often what has expired is looked for, in all of the index; not at all where nothing expires.
         std::chrono::milliseconds sweep{600'000};
     };
-    Evictor(disks::Disk& disk, Recency& recency, const Options& options);
+    // Whether a dataset has more than its quota, as when that was lowered: it goes first then. Empty: none has.
+    using OverQuota = std::function<bool(uint32_t dataset)>;
+    Evictor(disks::Disk& disk, Recency& recency, const Options& options, OverQuota over = {});
     ~Evictor();
 
     // Something was written or dropped.
@@ -63,6 +66,7 @@ class Evictor {
     disks::Disk& disk_;
     Recency& recency_;
     const Options options_;
+    const OverQuota over_quota_;
     uint64_t segment_size_ = 0;
     std::atomic<bool> pressed_{false};
     std::atomic<bool> expiring_{true};       // not known at the start

@@ -201,6 +201,11 @@ void Flights::write_batch(const std::vector<FlightPtr>& batch) {
             written.insert(disks_.home(*flight->key));
         }
         if (entries.empty()) continue;
+        Datasets::Admitted admitted;
+        if (options_.datasets != nullptr) {
+            admitted = options_.datasets->admit(disks_, entries);
+            entries = std::move(admitted.entries);
+        }
         metrics().admitted.add(static_cast<int64_t>(disks_.put_clean(entries, {.stream = stream, .lifetime = {}})));
         for (size_t disk : written) wrote_(disk);
     }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "burstbuffer/cache/backing.h"
+#include "burstbuffer/cache/datasets.h"
 #include "burstbuffer/cache/read.h"
 #include "burstbuffer/disks/disks.h"
 #include "common/io/buffer_pool.h"
@@ -26,6 +27,7 @@ class Flights {
     struct Options {
         size_t bytes = size_t{256} << 20;  // of all chunks on their way; what would be beyond is not fetched
         unsigned writers = 2;              // threads that write to the disks
+        Datasets* datasets = nullptr;      // outlives it; null: there are none
     };
     // What a waiting read is told: on a thread of the backing's, or of the caller's. `data` is the whole chunk, or null
     // when it could not be fetched.

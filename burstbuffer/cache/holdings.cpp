@@ -9,6 +9,11 @@ using index::ChunkKey;
 using index::ChunkRecord;
 
 size_t Cache::take(std::span<const disks::Entry> entries, const index::Lifetime& lifetime) {
+    Datasets::Admitted admitted;
+    if (Datasets* datasets = options_.flights.datasets) {
+        admitted = datasets->admit(disks_, entries);
+        entries = admitted.entries;
+    }
     size_t taken = disks_.put_clean(entries, {.stream = store::Stream::kept, .lifetime = lifetime});
     for (const auto& one : evictors_) {
         if (lifetime.expires != 0) one->expects_expiry();

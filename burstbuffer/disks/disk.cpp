@@ -73,13 +73,15 @@ void Disk::failed(const Status& status) {
 void Disk::keep(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     while (!stop.stop_requested()) {
-        wake_.wait(lock, stop, [&] { return rests_; });
+        wake_.wait_for(lock, stop, std::chrono::milliseconds(250), [&] { return rests_; });
+        if (!rests_) set_aside_if_it_hangs();
+        if (!rests_ && !stop.stop_requested() && state() != Health::State::retired) continue;
         if (stop.stop_requested() || state() == Health::State::retired) return;
         wake_.wait_for(lock, stop, std::chrono::milliseconds(20),
                        [&] { return health_.probe_due(steady_clock::now()); });
         if (stop.stop_requested() || !health_.probe_due(steady_clock::now())) continue;
         lock.unlock();
-        Status status = probe();
+        Status status = hangs() ? Status(Code::io, ETIMEDOUT, "a transfer does not come back") : probe();
         health_.probed(status.ok(), steady_clock::now());
         lock.lock();
         rests_ = state() == Health::State::resting;
@@ -91,6 +93,15 @@ void Disk::keep(const std::stop_token& stop) {
             metrics().retired.add(1);
         }
     }
+}
+
+// Under the mutex. Who waits for it goes on waiting: the memory is the kernel's until the transfer ends. Others go
+// elsewhere.
+void Disk::set_aside_if_it_hangs() {
+    if (!hangs() || !health_.hangs(steady_clock::now())) return;
+    log::warn("disk {}: a transfer has not come back for {} s: it is not used for a while", folder_, hung_after_);
+    metrics().rests.add(1);
+    rests_ = true;
 }
 
 // A block is written, made durable and read back.

@@ -25,6 +25,8 @@ struct DiskOptions {
     uint32_t spare_segments = 0;                  // see store::Segments::Limits
     index::Index::Options index;
     Health::Rules health;
+    // Seconds, at most store::InFlight::longest: a transfer that takes longer means that the disk hangs.
+    unsigned hung_after = 10;
 };
 
 // Thread safe. A thread of its own tries it again while it rests.
@@ -46,12 +48,16 @@ class Disk {
     void has_room() { full_until_.store(0, std::memory_order_relaxed); }
 
   private:
-    Disk(const DiskOptions& options) : folder_(options.folder), health_(options.health) {}
+    Disk(const DiskOptions& options)
+        : folder_(options.folder), hung_after_(options.hung_after), health_(options.health) {}
     void failed(const Status& status);
+    bool hangs() const { return store_->stuck(hung_after_); }
+    void set_aside_if_it_hangs();
     void keep(const std::stop_token& stop);
     Status probe() const;
 
     const std::string folder_;
+    const unsigned hung_after_;
     std::string probe_path_;
     placement::Member member_;
     Health health_;

@@ -35,6 +35,8 @@ std::vector<size_t> Disks::order(const ChunkKey& key) const {
 std::optional<Disks::Found> Disks::find(const ChunkKey& key) {
     for (size_t at : order(key)) {
         Disk& disk = *disks_[at];
+        // Its index may hang, too.
+        if (!disk.usable() && !disk.store().has_dirty()) continue;
         Result<std::optional<ChunkRecord>> record = disk.store().find(key);
         if (!record.ok() || !record->has_value()) continue;
         const ChunkRecord& found = **record;
@@ -48,6 +50,7 @@ bool Disks::start(store::Read& read) {
     for (size_t at : order(*read.key)) {
         Disk& disk = *disks_[at];
         if (!disk.usable()) {
+            if (!disk.store().has_dirty()) continue;
             Result<std::optional<ChunkRecord>> record = disk.store().find(*read.key);
             if (!record.ok() || !record->has_value() || (*record)->dirty == 0) continue;
         }

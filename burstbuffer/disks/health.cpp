@@ -12,9 +12,20 @@ bool Health::failed(Time now) {
         first_failure_ = now;
     }
     if (++failures_ < rules_.failures) return false;
+    begin_row(now);
+    return true;
+}
+
+bool Health::hangs(Time now) {
+    std::lock_guard lock(mutex_);
+    if (state() != State::good) return false;
+    begin_row(now);
+    return true;
+}
+
+void Health::begin_row(Time now) {
     if (now - good_since_ > rules_.well_after) rests_ = 0;
     rest(now);
-    return true;
 }
 
 void Health::rest(Time now) {

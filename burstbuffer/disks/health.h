@@ -33,6 +33,8 @@ class Health {
     State state() const { return state_.load(std::memory_order_acquire); }
     // A transfer failed. True: with this failure the disk goes to rest.
     bool failed(Time now);
+    // It does not answer. True: with this it goes to rest.
+    bool hangs(Time now);
     // It rests, and its rest is over.
     bool probe_due(Time now) const;
     // How the probe went.
@@ -41,6 +43,7 @@ class Health {
     void retire() { state_.store(State::retired, std::memory_order_release); }
 
   private:
+    void begin_row(Time now);
     void rest(Time now);
 
     const Rules rules_;

@@ -163,6 +163,10 @@ void summary(const Asked& asked, const Json& answer, double loading_seconds) {
                        human_bytes(disk.value("allocated", 0.0)), human_bytes(disk.value("capacity", 0.0)),
                        disk.value("records", uint64_t{0}), disk.value("dirty_records", uint64_t{0}));
         }
+        for (const Json& one : answer.value("datasets", Json::array())) {
+            fmt::print("dataset {}: {} of its quota of {} in use\n", one.value("path", std::string()),
+                       human_bytes(one.value("bytes", 0.0)), human_bytes(one.value("quota", 0.0)));
+        }
         show_rules(answer);
     } else if (asked.order == "verify") {
         fmt::print("{} files: {} not or not wholly cached, {} failed, the rest is right\n", number("files"),

@@ -6,7 +6,8 @@ namespace fabric::index {
 
 namespace {
 constexpr uint32_t has_lifetime = uint32_t{1} << 31;
-}
+constexpr uint8_t is_pinned = 1, has_dataset = 2;  // since format 3
+}  // namespace
 
 std::string Place::encode() const {
     std::string bytes;
@@ -31,8 +32,9 @@ std::string ChunkRecord::encode() const {
     append(bytes, dirty);
     for (size_t i = 0; i < checksum_count(); ++i) append(bytes, checksums[i]);
     if (ordinary) return bytes;
-    append(bytes, static_cast<uint8_t>(lifetime.pinned));
+    append(bytes, static_cast<uint8_t>((lifetime.pinned ? is_pinned : 0) | (lifetime.dataset != 0 ? has_dataset : 0)));
     append(bytes, lifetime.expires);
+    if (lifetime.dataset != 0) append(bytes, lifetime.dataset);
     return bytes;
 }
 
@@ -49,9 +51,12 @@ Result<ChunkRecord> ChunkRecord::decode(std::string_view bytes) {
     }
     for (size_t i = 0; i < record.checksum_count(); ++i) record.checksums[i] = decoder.take<uint32_t>();
     if ((length & has_lifetime) != 0) {
-        auto pinned = decoder.take<uint8_t>();
-        record.lifetime = {pinned == 1, decoder.take<uint32_t>()};
-        if (pinned > 1) return Status(Code::corrupt, EINVAL, "chunk record with an impossible lifetime");
+        auto flags = decoder.take<uint8_t>();
+        record.lifetime.pinned = (flags & is_pinned) != 0;
+        record.lifetime.expires = decoder.take<uint32_t>();
+        if ((flags & has_dataset) != 0) record.lifetime.dataset = decoder.take<uint32_t>();
+        if (flags > (is_pinned | has_dataset))
+            return Status(Code::corrupt, EINVAL, "chunk record with an impossible lifetime");
     }
     if (!decoder.complete()) return Status(Code::corrupt, EINVAL, "chunk record with a wrong number of checksums");
     return record;

@@ -30,6 +30,7 @@ struct Place {
 struct Lifetime {
     bool pinned = false;   // not evicted, until it expires
     uint32_t expires = 0;  // seconds since 1970; 0: never. From then on it is a miss, and goes first
+    uint32_t dataset = 0;  // whose quota it counts for; 0: none
 
     bool operator==(const Lifetime&) const = default;
     bool over(int64_t now) const { return expires != 0 && now >= int64_t{expires}; }

@@ -18,8 +18,8 @@ namespace fabric::index {
 namespace {
 
 // The column families. Everything but the chunks can be derived from them.
-enum Family : uint32_t { other, chunks, residents, segment_use, dirty_order };
-constexpr std::array<const char*, 5> family_names{"default", "chunks", "residents", "segments", "dirty"};
+enum Family : uint32_t { other, chunks, residents, segment_use, dirty_order, dataset_uses };
+constexpr std::array<const char*, 6> family_names{"default", "chunks", "residents", "segments", "dirty", "datasets"};
 
 class AddSegmentUse : public rocksdb::AssociativeMergeOperator {
   public:
@@ -81,7 +81,7 @@ rocksdb::ColumnFamilyOptions family_options(const std::shared_ptr<rocksdb::Cache
     options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
     options.write_buffer_size = size_t{8} << 20;
     options.level_compaction_dynamic_level_bytes = true;
-    if (family == segment_use) options.merge_operator = std::make_shared<AddSegmentUse>();
+    if (family == segment_use || family == dataset_uses) options.merge_operator = std::make_shared<AddSegmentUse>();
     return options;
 }
 
@@ -145,7 +145,9 @@ Result<std::unique_ptr<Index>> Index::open(const std::string& folder, const Opti
     rocksdb::Status status = rocksdb::DB::Open(settings, folder, descriptors, &database->families, &db);
     database->db.reset(db);
     FABRIC_RETURN_IF_ERROR(to_status(status, "index " + folder));
-    return std::unique_ptr<Index>(new Index(std::move(database)));
+    std::unique_ptr<Index> index(new Index(std::move(database)));
+    FABRIC_RETURN_IF_ERROR(index->load_datasets());
+    return index;
 }
 
 Result<std::optional<ChunkRecord>> Index::find(const ChunkKey& key) const {
@@ -162,13 +164,14 @@ Result<std::optional<ChunkRecord>> Index::find(const ChunkKey& key) const {
 
 Status Index::apply(const Change& change, bool durable) {
     rocksdb::WriteBatch batch;
-    std::map<uint32_t, SegmentUse> use;
+    Uses use, of_datasets;
     auto& families = database_->families;
     for (const Change::Batch::Step& step : change.batch_->steps) {
         std::string key = step.key.encode();
         std::string place = step.record.place.encode();
         SegmentUse added = step.record.use();
         use[step.record.place.segment] += step.put ? added : -added;
+        if (uint32_t dataset = step.record.lifetime.dataset) of_datasets[dataset] += step.put ? added : -added;
         if (step.put) {
             batch.Put(families[chunks], slice(key), slice(step.record.encode()));
             batch.Put(families[residents], slice(place), slice(encode_resident(step.record.blocks(), step.key)));
@@ -184,9 +187,30 @@ Status Index::apply(const Change& change, bool durable) {
     for (const auto& [segment, added] : use) {
         batch.Merge(families[segment_use], slice(encoded(segment)), slice(added.encode()));
     }
+    for (const auto& [dataset, added] : of_datasets) {
+        batch.Merge(families[dataset_uses], slice(encoded(dataset)), slice(added.encode()));
+    }
     rocksdb::WriteOptions options;
     options.sync = durable;
-    return to_status(database_->db->Write(options, &batch), "index: writing");
+    FABRIC_RETURN_IF_ERROR(to_status(database_->db->Write(options, &batch), "index: writing"));
+    if (of_datasets.empty()) return {};
+    std::lock_guard lock(datasets_mutex_);
+    for (const auto& [dataset, added] : of_datasets) datasets_[dataset] += added;
+    return {};
+}
+
+SegmentUse Index::dataset_use(uint32_t dataset) const {
+    std::lock_guard lock(datasets_mutex_);
+    auto found = datasets_.find(dataset);
+    return found == datasets_.end() ? SegmentUse{} : found->second;
+}
+
+Status Index::load_datasets() {
+    Result<Uses> loaded = uses(dataset_uses);
+    if (!loaded.ok()) return loaded.status();
+    std::lock_guard lock(datasets_mutex_);
+    datasets_ = std::move(loaded).value();
+    return {};
 }
 
 namespace {
@@ -243,13 +267,14 @@ Status Index::visit_dirty(uint64_t sequence, const std::function<bool(uint64_t, 
                 });
 }
 
-Result<std::map<uint32_t, SegmentUse>> Index::segments() const {
-    std::map<uint32_t, SegmentUse> all;
+Result<std::map<uint32_t, SegmentUse>> Index::segments() const { return uses(segment_use); }
+
+Result<Index::Uses> Index::uses(uint32_t family) const {
+    Uses all;
     Status damage;
-    auto at = database_->iterator(segment_use);
+    auto at = database_->iterator(static_cast<Family>(family));
     FABRIC_RETURN_IF_ERROR(walk(
-        *at, family_names[segment_use], {}, {},
-        [&](std::string_view, std::string_view, const Status& why) { damage = why; },
+        *at, family_names[family], {}, {}, [&](std::string_view, std::string_view, const Status& why) { damage = why; },
         [&](std::string_view key, std::string_view value) -> Result<bool> {
             Decoder decoder(key);
             auto segment = decoder.take<uint32_t>();
@@ -289,11 +314,15 @@ Status Index::derive_again() {
     // No key is as long as this one, or begins with as many bytes of ones.
     const std::string behind_all(256, '\xff');
     rocksdb::WriteBatch emptied;
-    for (Family family : {residents, segment_use, dirty_order}) {
+    for (Family family : {residents, segment_use, dirty_order, dataset_uses}) {
         emptied.DeleteRange(database_->families[family], slice({}), slice(behind_all));
     }
     FABRIC_RETURN_IF_ERROR(
         to_status(database_->db->Write(rocksdb::WriteOptions(), &emptied), "index: emptying what is derived"));
+    {
+        std::lock_guard lock(datasets_mutex_);
+        datasets_.clear();
+    }
     Status failed;
     Change change;
     FABRIC_RETURN_IF_ERROR(visit_chunks({}, [&](const ChunkKey& key, const ChunkRecord& record) {

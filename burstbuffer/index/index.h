@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -70,6 +71,8 @@ class Index {
                        const Damaged& damaged = {}) const;
 
     Result<std::map<uint32_t, SegmentUse>> segments() const;
+    // What the records of a dataset (Lifetime::dataset) take up.
+    SegmentUse dataset_use(uint32_t dataset) const;
     // The first block behind everything that lies in the segment.
     Result<uint32_t> end_of(uint32_t segment) const;
     // The highest sequence of a dirty record, 0 if there is none.
@@ -83,6 +86,11 @@ class Index {
   private:
     struct Database;
     explicit Index(std::unique_ptr<Database> database);
+    using Uses = std::map<uint32_t, SegmentUse>;
+    Result<Uses> uses(uint32_t family) const;
+    Status load_datasets();
+    mutable std::mutex datasets_mutex_;
+    Uses datasets_;
     std::unique_ptr<Database> database_;
 };
 

@@ -13,6 +13,7 @@ using std::chrono::steady_clock;
 struct Orders::Undrained {
     uint64_t files = 0;
     uint64_t undrained_files = 0;
+    std::vector<fs::FileId> ids;  // of these, where they were not told one by one
     uint64_t bytes = 0;
     uint64_t before = 0;  // to be drained up to the last one
     std::chrono::seconds age{0};
@@ -52,7 +53,7 @@ Json Orders::rules() const {
 }
 
 Result<Json> Orders::status(const Json& request, Reply& reply) {
-    if (!request.contains("paths")) return Json{{"disks", disks()}, {"rules", rules()}};
+    if (!request.contains("paths")) return Json{{"disks", disks()}, {"datasets", datasets()}, {"rules", rules()}};
     Result<Undrained> found = undrained(request, reply, true);
     if (!found.ok()) return found.status();
     Json answer = found->to_json();
@@ -73,6 +74,7 @@ Result<Orders::Undrained> Orders::undrained(const Json& request, Reply& reply, b
         if (!write_back_.dirty(file.id)) return !reply.gone();
         writeback::WriteBack::FileState state = write_back_.state(file.id);
         ++all.undrained_files;
+        if (!tell) all.ids.push_back(file.id);
         all.bytes += state.bytes;
         all.before = std::max(all.before, state.before);
         all.age = std::max(all.age, state.age);
@@ -91,6 +93,21 @@ Result<Orders::Undrained> Orders::undrained(const Json& request, Reply& reply, b
     }
     all.failures = failures.count();
     return all;
+}
+
+// The backing store does not have their bytes yet, and draining makes another version of them.
+Status Orders::drain_before_staging(const Json& request, Reply& reply) {
+    if (!write_back_.dirty()) return {};
+    Result<Undrained> found = undrained(request, reply, false);
+    for (const fs::FileId& file : found.ok() ? found->ids : std::vector<fs::FileId>()) {
+        Status status = write_back_.flush(file);
+        if (!status.ok()) {
+            return {status.code(), status.errno_value(),
+                    "files that are not drained cannot be staged, and draining them failed; nothing was loaded: " +
+                        status.message()};
+        }
+    }
+    return found.status();
 }
 
 // Looked at again when something was drained, and now and then, until nothing is left or the time is over.

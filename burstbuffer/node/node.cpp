@@ -1,10 +1,53 @@
 #include "burstbuffer/node/node.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/capability.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <climits>
+
+#include "common/identity/capabilities.h"
+#include "common/io/transfer_metrics.h"
 #include "common/log.h"
 
 namespace fabric::node {
 
+namespace {
+
+// When memory is short the kernel writes pages of the mount out to us, and waits for that: we must not wait for memory
+// that comes free only then. Threads that are started from here on inherit the flag (prctl(2), PR_SET_IO_FLUSHER).
+Status prepare_for_own_mount() {
+    if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0) {
+        return Status::from_errno(errno, "node.self_mounted: mlockall (needs CAP_IPC_LOCK or LimitMEMLOCK=infinity)");
+    }
+    // The gateway goes without this capability otherwise, since quotas do not hold for who has it.
+    bool raised = identity::raise_capability(CAP_SYS_RESOURCE).ok();
+    int error = prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) == 0 ? 0 : errno;
+    if (raised) FABRIC_RETURN_IF_ERROR(identity::drop_capability(CAP_SYS_RESOURCE));
+    if (error == 0) return {};
+    return Status::from_errno(error, "node.self_mounted: prctl(PR_SET_IO_FLUSHER) (needs CAP_SYS_RESOURCE)");
+}
+
+// The first one whose path matches the file's.
+std::optional<size_t> dataset_of(const std::vector<cache::Dataset>& all, const cache::FileBacking::Opener& open,
+                                 const fs::FileId& file) {
+    Result<UniqueFd> fd = open(file, O_RDONLY);
+    char path[PATH_MAX];
+    ssize_t length = fd.ok() ? readlink(fmt::format("/proc/self/fd/{}", fd->get()).c_str(), path, sizeof path) : -1;
+    if (length <= 0) return std::nullopt;
+    for (size_t i = 0; i < all.size(); ++i) {
+        if (writeback::matches(all[i].path, {path, static_cast<size_t>(length)})) return i;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Node>> Node::start(const Settings& settings, fs::FilesystemTable& filesystems) {
+    if (settings.self_mounted) FABRIC_RETURN_IF_ERROR(prepare_for_own_mount());
     std::unique_ptr<Node> node(new Node);
     Result<std::unique_ptr<io::Engine>> engine = io::Engine::start({.lanes = settings.lanes});
     if (!engine.ok()) return engine.status();
@@ -19,10 +62,17 @@ Result<std::unique_ptr<Node>> Node::start(const Settings& settings, fs::Filesyst
         return filesystem->open(file, flags);
     };
     node->backing_ = std::make_unique<cache::FileBacking>(open, settings.backing_threads);
-    node->cache_ = std::make_unique<cache::Cache>(*node->disks_, *node->backing_, *node->pool_, settings.cache);
-    Result<std::unique_ptr<writeback::WriteBack>> write_back =
-        writeback::WriteBack::start(*node->disks_, *node->pool_, filesystems, settings.write_back,
-                                    [cache = node->cache_.get()] { cache->make_room(); });
+    cache::Cache::Options cache_options = settings.cache;
+    if (!settings.datasets.empty()) {
+        auto find = [all = settings.datasets, open](const fs::FileId& file) { return dataset_of(all, open, file); };
+        node->datasets_ = std::make_unique<cache::Datasets>(settings.datasets, find);
+        cache_options.flights.datasets = node->datasets_.get();
+    }
+    node->cache_ = std::make_unique<cache::Cache>(*node->disks_, *node->backing_, *node->pool_, cache_options);
+    Result<std::unique_ptr<writeback::WriteBack>> write_back = writeback::WriteBack::start(
+        *node->disks_, *node->pool_, filesystems, settings.write_back,
+        [cache = node->cache_.get()] { cache->make_room(); },
+        [] { return io::transferred(io::Direction::read) + cache::Cache::reads(); });
     if (!write_back.ok()) return write_back.status();
     node->write_back_ = std::move(write_back).value();
     node->orders_ =

@@ -33,6 +33,7 @@ class Node {
     std::unique_ptr<io::BufferPool> pool_;
     std::unique_ptr<disks::Disks> disks_;
     std::unique_ptr<cache::FileBacking> backing_;
+    std::unique_ptr<cache::Datasets> datasets_;  // null: there are none
     std::unique_ptr<cache::Cache> cache_;
     std::unique_ptr<writeback::WriteBack> write_back_;
     std::unique_ptr<Orders> orders_;

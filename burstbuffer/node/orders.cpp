@@ -110,11 +110,22 @@ Json Orders::disks() const {
     return disks;
 }
 
+Json Orders::datasets() const {
+    Json all = Json::array();
+    const cache::Datasets* datasets = cache_.datasets();
+    for (size_t i = 0; datasets != nullptr && i < datasets->all().size(); ++i) {
+        const cache::Dataset& one = datasets->all()[i];
+        all.push_back({{"path", one.path}, {"quota", one.quota}, {"bytes", datasets->used(cache_.disks(), i)}});
+    }
+    return all;
+}
+
 Result<Json> Orders::stage(const Json& request, Reply& reply) {
     Result<std::vector<std::string>> paths = paths_of(request);
     Result<bool> follow = flag(request, "follow");
     Result<index::Lifetime> lifetime = lifetime_of(request);
     for (const Status& status : {paths.status(), follow.status(), lifetime.status()}) FABRIC_RETURN_IF_ERROR(status);
+    FABRIC_RETURN_IF_ERROR(drain_before_staging(request, reply));
     stage::Stager stager(cache_, filesystems_, pool_);
     Result<stage::StageResult> result =
         stager.run({.paths = *paths, .follow = *follow, .lifetime = *lifetime, .workers = stage_workers_},

@@ -27,8 +27,10 @@ class Orders {
     using Reply = control::Reply;
     Result<Json> status(const Json& request, Reply& reply);
     Json disks() const;
+    Json datasets() const;
     Json rules() const;
     Result<Json> stage(const Json& request, Reply& reply);
+    Status drain_before_staging(const Json& request, Reply& reply);
     Result<Json> list(const Json& request, Reply& reply);
     Result<Json> verify(const Json& request, Reply& reply);
     // drain_orders.cpp

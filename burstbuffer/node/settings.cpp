@@ -116,6 +116,14 @@ auto at_end(writeback::Options::AtEnd& to) {
     };
 }
 
+auto yes_or_no(bool& to) {
+    return [&to](const std::string& value) -> Problem {
+        if (value != "true" && value != "false") return "expected true or false";
+        to = value == "true";
+        return {};
+    };
+}
+
 class Parser {
   public:
     explicit Parser(std::string name) : name_(std::move(name)) {}
@@ -123,7 +131,8 @@ class Parser {
     Result<Settings> parse(const std::string& text) {
         YAML::Node document = YAML::Load(text);
         if (!document.IsMap())
-            return Status::config(name_ + ":1: expected sections cache, control, disks, staging, writeback");
+            return Status::config(name_ +
+                                  ":1: expected sections cache, control, datasets, disks, node, staging, writeback");
         for (const auto& entry : document) FABRIC_RETURN_IF_ERROR(section(entry.first, entry.second));
         if (settings_.disks.empty()) {
             return Status::config(name_ + ": disks is missing: a list of folders, one on each local disk");
@@ -144,6 +153,7 @@ class Parser {
         cache::Cache::Options& cache = settings_.cache;
         if (section == "disks") return disks(value);
         if (section == "control") return keys(value, section, {{"socket", path(settings_.socket)}});
+        if (section == "node") return keys(value, section, {{"self_mounted", yes_or_no(settings_.self_mounted)}});
         if (section == "staging") return keys(value, section, {{"workers", number(settings_.stage_workers, 1, 256)}});
         if (section == "cache") {
             return keys(value, section,
@@ -160,7 +170,9 @@ class Parser {
                          {"lanes", number(settings_.lanes, 0, 64)}});
         }
         if (section == "writeback") return write_back(value);
-        return bad(key, section + ": unknown section; there are cache, control, disks, staging, writeback");
+        if (section == "datasets") return datasets(value);
+        return bad(key,
+                   section + ": unknown section; there are cache, control, datasets, disks, node, staging, writeback");
     }
 
     Status write_back(const YAML::Node& section) {
@@ -170,9 +182,27 @@ class Parser {
                                      {"max_dirty", bytes(options.max_dirty, 1 << 20)},
                                      {"max_age", seconds(options.max_age, 86'400)},
                                      {"drain_rate", bytes(options.drain_rate, 0)},
+                                     {"drain_share", share(options.share)},
                                      {"shutdown", at_end(options.at_end)}},
                                     {{"paths", pattern(options.paths)}}));
         if (options.paths.empty()) return bad(section, "writeback.paths is missing: a list of paths");
+        return {};
+    }
+
+    Status datasets(const YAML::Node& list) {
+        if (!list.IsSequence()) return bad(list, "datasets: expected a list; each begins with \"- path:\"");
+        for (const YAML::Node& one : list) {
+            cache::Dataset dataset;
+            std::vector<std::string> paths;
+            FABRIC_RETURN_IF_ERROR(
+                keys(one, "datasets", {{"path", pattern(paths)}, {"quota", bytes(dataset.quota, 1 << 20)}}));
+            if (paths.empty() || dataset.quota == 0) return bad(one, "datasets: a dataset needs a path and a quota");
+            dataset.path = paths.front();
+            for (const cache::Dataset& other : settings_.datasets) {
+                if (other.path == dataset.path) return bad(one, "datasets: " + dataset.path + " is there twice");
+            }
+            settings_.datasets.push_back(dataset);
+        }
         return {};
     }
 

@@ -15,11 +15,15 @@ struct Settings {
     std::vector<disks::DiskOptions> disks;
     cache::Cache::Options cache;
     writeback::Options write_back;
+    std::vector<cache::Dataset> datasets;
     unsigned backing_threads = 16;                // reads of the backing store at once
     size_t buffer_memory = size_t{512} << 20;     // bytes, for what is on its way
     unsigned lanes = 0;                           // see io::EngineOptions
     std::string socket = "/run/fabric/ctl.sock";  // of fabricctl
     unsigned stage_workers = 8;                   // files that one job reads at once
+    // For a node whose own kernel writes its dirty pages to it (a gateway that this machine mounts): no memory of it is
+    // paged out, and it may take the memory that writing pages out is kept in reserve for.
+    bool self_mounted = false;
 };
 
 // Errors name file, line and key, and what would be right.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <thread>
 
 #include "common/fault.h"
@@ -118,12 +119,35 @@ Status Stager::check_room() const {
         if (held == chunks_of(file)) continue;
         needed += padded(file.version.size) - std::min<uint64_t>(held * ChunkKey::chunk_size, file.version.size);
     }
+    FABRIC_RETURN_IF_ERROR(check_quotas());
     uint64_t room = needed == 0 ? 0 : cache_.room();
     if (needed <= room) return {};
     return {Code::unavailable, ENOSPC,
             fmt::format("it does not fit: {} bytes are to be loaded, {} can be had (what is pinned or not yet drained "
                         "stays); nothing was loaded",
                         needed, room)};
+}
+
+Status Stager::check_quotas() const {
+    cache::Datasets* datasets = cache_.datasets();
+    if (datasets == nullptr) return {};
+    std::map<uint32_t, uint64_t> needed;
+    for (const TreeFile& file : files_) {
+        uint64_t held = cache_.held(file.id, file.version).chunks;
+        if (held == chunks_of(file)) continue;
+        needed[datasets->of(file.id)] +=
+            padded(file.version.size) - std::min<uint64_t>(held * ChunkKey::chunk_size, file.version.size);
+    }
+    for (size_t i = 0; i < datasets->all().size(); ++i) {
+        const cache::Dataset& one = datasets->all()[i];
+        uint64_t used = datasets->used(cache_.disks(), i), more = needed[datasets->name(i)];
+        if (more == 0 || used + more <= one.quota) continue;
+        return {Code::unavailable, EDQUOT,
+                fmt::format("it does not fit: dataset {} has {} of its quota of {} bytes in use, and {} are to be "
+                            "loaded; nothing was loaded: raise the quota or evict something of it",
+                            one.path, used, one.quota, more)};
+    }
+    return {};
 }
 
 void Stager::load(const StageOptions& options) {

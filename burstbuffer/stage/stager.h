@@ -63,6 +63,7 @@ class Stager {
 
     bool scan(const StageOptions& options, const std::function<bool(const Progress&)>& tell);
     Status check_room() const;
+    Status check_quotas() const;
     void load(const StageOptions& options);
     bool take_batch(size_t& first, size_t& last);
     void load_small(size_t first, size_t last, const StageOptions& options, char* buffer);

@@ -11,8 +11,8 @@ namespace fabric::store {
 
 struct Format {
     // Of this code. A store of a lower version is upgraded when it is opened, one of a higher version refused.
-    // 1: the first. 2: records may have a lifetime; what 1 wrote reads the same.
-    static constexpr uint32_t current = 2;
+    // 1: the first. 2: records may have a lifetime. 3: and a dataset. What an earlier one wrote reads the same.
+    static constexpr uint32_t current = 3;
 
     uint32_t version = current;
     std::string uuid;           // of the store, made at its creation

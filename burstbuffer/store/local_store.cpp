@@ -117,6 +117,7 @@ Status LocalStore::put(std::span<const Entry> entries, Kind kind, const Where& w
         records[i].length = static_cast<uint32_t>(entries[i].data.size());
         records[i].place.block = blocks;
         records[i].lifetime = where.lifetime;
+        records[i].lifetime.dataset = entries[i].dataset;
         blocks += records[i].blocks();
         if (kind == Kind::dirty) records[i].dirty = sequence_.fetch_add(1) + 1;
     }
@@ -133,6 +134,8 @@ Status LocalStore::put(std::span<const Entry> entries, Kind kind, const Where& w
 Status LocalStore::sync(uint32_t segment) {
     Result<int> descriptor = segments_->descriptor(segment);
     if (!descriptor.ok()) return descriptor.status();
+    InFlight::Guard guard(in_flight_);
+    if (int error = fault("store.sync")) return Status::from_errno(error, "store: fdatasync of a segment");
     Call call;
     call.op = io::Op::fdatasync;
     call.fd = *descriptor;
@@ -181,6 +184,7 @@ Status LocalStore::write_parts(const Place& place, std::span<const iovec> parts,
     call.iov = parts.data();
     call.iov_count = static_cast<int>(parts.size());
     call.alignment = block;
+    InFlight::Guard guard(in_flight_);
     if (int error = fault("store.write")) return Status::from_errno(error, "store: writing a segment");
     FABRIC_RETURN_IF_ERROR(call.run(engine_, "store: writing a segment"));
     metrics().bytes_written.add(static_cast<int64_t>(total));
@@ -188,6 +192,7 @@ Status LocalStore::write_parts(const Place& place, std::span<const iovec> parts,
 }
 
 Status LocalStore::publish(std::span<const Entry> entries, std::span<const ChunkRecord> records, bool durable) {
+    InFlight::Guard guard(in_flight_);
     auto locks = lock_keys(entries);
     index::Index::Change change;
     std::map<uint32_t, SegmentUse> added, removed;
@@ -214,6 +219,7 @@ Status LocalStore::publish(std::span<const Entry> entries, std::span<const Chunk
 // Under the key's mutex. A dirty record's end is durable before its room can be reused: else a power cut would bring
 // the record back, and other bytes in its place.
 Status LocalStore::replace(const ChunkKey& key, const ChunkRecord& old, const std::optional<ChunkRecord>& by) {
+    InFlight::Guard guard(in_flight_);
     index::Index::Change change;
     change.remove(key, old);
     if (by) change.put(key, *by);
@@ -259,6 +265,7 @@ Result<bool> LocalStore::set_lifetime(const ChunkKey& key, const index::Lifetime
     if (!old->has_value()) return false;
     ChunkRecord changed = **old;
     changed.lifetime = lifetime;
+    changed.lifetime.dataset = (*old)->lifetime.dataset;
     FABRIC_RETURN_IF_ERROR(replace(key, **old, changed));
     return true;
 }

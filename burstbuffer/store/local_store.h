@@ -14,6 +14,7 @@
 
 #include "burstbuffer/index/index.h"
 #include "burstbuffer/store/format.h"
+#include "burstbuffer/store/in_flight.h"
 #include "burstbuffer/store/segments.h"
 #include "common/io/buffer_pool.h"
 #include "common/io/engine.h"
@@ -55,6 +56,7 @@ class LocalStore {
         // 1 byte to ChunkKey::chunk_size. What is aligned to 4 KiB, in address and length, goes to disk as it lies
         // there; the rest is copied first, and counted.
         std::span<const char> data;
+        uint32_t dataset = 0;  // see Lifetime
     };
     enum class Kind {
         clean,  // the backing store has these bytes: they may be lost to a power cut, and dropped at any time
@@ -111,6 +113,9 @@ class LocalStore {
     Result<std::optional<ChunkRecord>> find(const ChunkKey& key) const { return index_->find(key); }
     const index::Index& index() const { return *index_; }
     Segments::Usage usage() const { return segments_->usage(); }
+    bool has_dirty() const { return segments_->has_dirty(); }
+    // Whether a transfer has not come back for so long, see InFlight.
+    bool stuck(unsigned seconds) const { return in_flight_.longer_than(seconds); }
     const Format& format() const { return format_; }
 
   private:
@@ -149,6 +154,7 @@ class LocalStore {
     std::unique_ptr<index::Index> index_;
     std::unique_ptr<Segments> segments_;
     std::atomic<uint64_t> sequence_{0};
+    InFlight in_flight_;
     // A key is looked up and changed under its mutex; several are taken in order of their places here.
     static constexpr size_t key_mutex_count = 64;
     std::array<std::mutex, key_mutex_count> key_mutexes_;

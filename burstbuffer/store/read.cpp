@@ -98,11 +98,13 @@ void Read::submit() {
     iov_count = count;
     alignment = block;
     complete = [](io::Request& request) { static_cast<Read&>(request).completed(); };
+    slot_ = store_->in_flight_.begin();
     store_->engine_.submit(*this);
 }
 
 void Read::completed() {
     if (error == 0) error = store_->fault("store.read");
+    InFlight::end(slot_);
     if (error == 0 && done == length && checksums_match()) {
         copy_out();
         return end(Outcome::hit);

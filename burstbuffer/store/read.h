@@ -8,6 +8,7 @@
 
 #include "burstbuffer/index/chunk_record.h"
 #include "burstbuffer/store/grace.h"
+#include "burstbuffer/store/in_flight.h"
 #include "common/io/buffer_pool.h"
 #include "common/io/request.h"
 #include "common/result.h"
@@ -64,6 +65,7 @@ class Read : private io::Request {
 
     LocalStore* store_ = nullptr;
     Grace::Token token_;
+    InFlight::Slot slot_ = nullptr;
     index::ChunkRecord record_;
     Bounce bounce_;
     size_t head_ = 0;     // bytes of the bounce buffer in front of the direct part

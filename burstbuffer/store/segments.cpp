@@ -218,6 +218,11 @@ std::vector<Segments::Info> Segments::full_ones() const {
     return infos;
 }
 
+bool Segments::has_dirty() const {
+    std::shared_lock lock(mutex_);
+    return std::ranges::any_of(segments_, [](const auto& one) { return one.second.use.dirty != 0; });
+}
+
 Segments::Usage Segments::usage() const {
     std::shared_lock lock(mutex_);
     Usage usage;

@@ -87,6 +87,7 @@ class Segments {
         uint64_t capacity = 0;  // bytes that could be allocated, by the capacity and by the file system
     };
     Usage usage() const;
+    bool has_dirty() const;
 
   private:
     struct Segment {

@@ -5,6 +5,7 @@
 // acknowledged earlier. Then the pieces' records are dropped, durably, before anybody may write the file through.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "burstbuffer/writeback/metrics.h"
 #include "burstbuffer/writeback/write_back.h"
 #include "common/fault.h"
+#include "common/identity/capabilities.h"
 #include "common/log.h"
 
 namespace fabric::writeback {
@@ -26,6 +28,8 @@ namespace {
 
 // Written before its room on the disks is given back.
 constexpr uint64_t longest_run = uint64_t{64} << 20;
+// Clients that have read so lately are at it.
+constexpr auto active_for = 200ms;
 
 std::string name_of(const fs::FileId& file, int fd) {
     char path[4096];
@@ -67,6 +71,8 @@ Status write_at(int fd, uint64_t offset, const char* from, size_t size) {
 
 void WriteBack::drain(Queue& queue, const std::stop_token& stop) {
     pthread_setname_np(pthread_self(), "drain");
+    // Set-id bits that a file got after it was written stay when its bytes arrive. Where it is not permitted, they go.
+    (void)identity::raise_capability(CAP_FSETID);
     std::unique_ptr<char, decltype(&free)> buffer(static_cast<char*>(aligned_alloc(4096, ChunkKey::chunk_size)), free);
     auto retry = options_.first_retry;
     Lock lock(mutex_);
@@ -98,6 +104,10 @@ void WriteBack::drain_next(Queue& queue, char* buffer, Lock& lock, const std::st
         Status status = drain_run(queue, run, buffer, stop);
         lock.lock();
         if (stop.stop_requested() && !status.ok()) return;
+        if (status.errno_value() == EINTR) {  // again, when the file is free
+            work_.wait_for(lock, stop, 5ms, [] { return false; });
+            return;
+        }
         finish(queue, run, status);
         std::chrono::duration<double> took = steady_clock::now() - since;
         if (status.ok()) queue.rate = static_cast<double>(run.bytes) / std::max(took.count(), 1e-6);
@@ -134,15 +144,24 @@ Result<UniqueFd> WriteBack::open(File& file, int flags) {
 
 Status WriteBack::drain_run(Queue& queue, const Run& run, char* buffer, const std::stop_token& stop) {
     if (int error = fault::hit("drain.open")) return Status::from_errno(error, "open");
+    if (run.file->let_go) return Status::from_errno(EINTR, "another wants the file closed");
+    std::lock_guard opened(run.file->opened);
     Result<UniqueFd> fd = open(*run.file, O_WRONLY);
     if (!fd.ok()) return fd.status();
     auto since = steady_clock::now();
     uint64_t done = 0;
     Status status;
     for (const PiecePtr& piece : run.pieces) {
-        if (stop.stop_requested()) return Status::from_errno(EINTR, "the node ends");
+        if (stop.stop_requested() || run.file->let_go) return Status::from_errno(EINTR, "not now");
+        auto begun = steady_clock::now();
         if (!piece->cut) status = drain_piece(*run.file, *piece, fd->get(), buffer);
         if (!status.ok()) break;
+        if (others_read(queue)) {
+            // What it took the disk, not the page cache.
+            ::sync_file_range(fd->get(), static_cast<off_t>(piece->offset), piece->record.length,
+                              SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+            yield(queue, steady_clock::now() - begun, stop);
+        }
         done += piece->record.length;
         keep_pace(queue, since, done, stop);
     }
@@ -194,6 +213,25 @@ Status WriteBack::drain_piece(File& file, const Piece& piece, int fd, char* buff
 bool WriteBack::too_old(const Queue& queue) const {
     return !queue.waiting.empty() &&
            steady_clock::now() - queue.waiting.begin()->second.piece->since > options_.max_age;
+}
+
+bool WriteBack::others_read(Queue& queue) const {
+    if (!read_so_far_ || options_.share >= 1) return false;
+    auto now = steady_clock::now();
+    uint64_t read = read_so_far_();
+    if (read != queue.seen_read) queue.read_at = now;
+    queue.seen_read = read;
+    return now - queue.read_at < active_for;
+}
+
+// So long that what it took was the drain's share.
+void WriteBack::yield(Queue& queue, steady_clock::duration took, const std::stop_token& stop) {
+    auto until = steady_clock::now() +
+                 std::min<steady_clock::duration>(
+                     std::chrono::duration_cast<steady_clock::duration>(took * (1 / options_.share - 1)), 1s);
+    Lock lock(mutex_);
+    if (bytes_ > options_.max_dirty / 4 * 3 || too_old(queue)) return;
+    work_.wait_until(lock, stop, until, [&] { return queue.hurried != 0; });
 }
 
 void WriteBack::keep_pace(Queue& queue, steady_clock::time_point since, uint64_t bytes, const std::stop_token& stop) {

@@ -1,6 +1,7 @@
 // What write-back keeps of a file that has something to be drained, and of the rule that it falls under.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <map>
@@ -25,6 +26,11 @@ struct File {
     std::mutex shape;
     // Held while the file's size or time is changed there. Taken after `shape`.
     std::mutex attributes;
+
+    // Held while the drain has it open. Taken before the others.
+    std::mutex opened;
+    // Somebody waits for `opened`.
+    std::atomic<bool> let_go{false};
 
     fs::FilesystemPtr filesystem;  // null: not met since the start
     size_t queue = 0;
@@ -62,6 +68,9 @@ struct Queue {
     unsigned hurried = 0;   // somebody waits: no rate limit
     bool try_now = false;
     double rate = 0;  // bytes a second, lately
+    // The drain's own: what clients had read, and when they had read more.
+    uint64_t seen_read = 0;
+    std::chrono::steady_clock::time_point read_at;
 };
 
 }  // namespace fabric::writeback

@@ -19,6 +19,9 @@ struct Options {
     std::chrono::milliseconds max_age{60'000};
     // Bytes a second of one rule's drain, so that others have something of the backing store; 0: as fast as it can be.
     uint64_t drain_rate = 0;
+    // Of the time, while clients read from this node: what draining takes then, above 0. The rest is theirs, until
+    // somebody waits for the drain, what waits gets too old, or three quarters of max_dirty are in use. 1: no regard.
+    double share = 0.25;
     enum class AtEnd {
         drain,  // the node ends when the backing store has everything, or takes no more
         keep,   // the next start goes on

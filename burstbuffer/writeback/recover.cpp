@@ -1,5 +1,10 @@
 // The start and the end: finding what an earlier process left, and what is left to the next one.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstring>
 
 #include "burstbuffer/writeback/metrics.h"
 #include "burstbuffer/writeback/write_back.h"
@@ -14,8 +19,10 @@ using namespace std::chrono_literals;
 
 Result<std::unique_ptr<WriteBack>> WriteBack::start(disks::Disks& disks, io::BufferPool& pool,
                                                     fs::FilesystemTable& filesystems, const Options& options,
-                                                    std::function<void()> pressed) {
-    std::unique_ptr<WriteBack> made(new WriteBack(disks, pool, filesystems, options, std::move(pressed)));
+                                                    std::function<void()> pressed,
+                                                    std::function<uint64_t()> read_so_far) {
+    std::unique_ptr<WriteBack> made(
+        new WriteBack(disks, pool, filesystems, options, std::move(pressed), std::move(read_so_far)));
     FABRIC_RETURN_IF_ERROR(made->recover());
     for (Queue& queue : made->queues_) {
         made->threads_.emplace_back(
@@ -58,6 +65,10 @@ Status WriteBack::recover() {
     }
     for (const auto& [sequence, one] : found) recovered(one.first, one.second);
     count();
+    for (const auto& [name, file] : files_) {
+        if (filesystems_.find(file->id.filesystem()) != nullptr) restore_size(*file);
+    }
+    if (!found.empty()) filesystems_.on_open([this](const fs::FilesystemPtr& opened) { restore_sizes(opened); });
     if (!found.empty()) {
         log::info("write-back: {} bytes of {} files were left to be drained", bytes_, files_.size());
     }
@@ -85,7 +96,42 @@ void WriteBack::recovered(const PieceName& name, const PiecePtr& piece) {
     next_number_ = std::max(next_number_, name.number + 1);
 }
 
+void WriteBack::restore_sizes(const fs::FilesystemPtr& filesystem) {
+    std::vector<FilePtr> files;
+    {
+        std::lock_guard lock(mutex_);
+        for (const auto& [name, file] : files_) {
+            if (file->id.filesystem() == filesystem->uuid()) files.push_back(file);
+        }
+    }
+    for (const FilePtr& file : files) restore_size(*file);
+}
+
+// The file's growth was not synced at the backing store, only the bytes here were: a power cut can take the size that
+// clients were told of. What is drained grows the file again, but until then its end would read as no bytes.
+void WriteBack::restore_size(File& file) {
+    Result<UniqueFd> fd = open(file, O_WRONLY);
+    std::lock_guard attributes(file.attributes);
+    uint64_t end = 0;
+    {
+        std::lock_guard lock(mutex_);
+        for (const PiecePtr& piece : file.pieces) {
+            if (piece->end > piece->offset) end = std::max(end, piece->end);
+        }
+    }
+    struct stat status {};
+    if (!fd.ok() || fstat(fd->get(), &status) != 0 || static_cast<uint64_t>(status.st_size) >= end) return;
+    if (ftruncate(fd->get(), static_cast<off_t>(end)) != 0) {
+        log::error("write-back: {}: {} bytes at the backing store instead of {}, until it is drained: {}",
+                   file.id.inode(), status.st_size, end, strerror(errno));
+        return;
+    }
+    timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, status.st_mtim};
+    if (futimens(fd->get(), times) != 0) log::warn("write-back: futimens: {}", strerror(errno));
+}
+
 WriteBack::~WriteBack() {
+    filesystems_.on_open({});
     uint64_t upto = 0;
     {
         std::lock_guard lock(mutex_);

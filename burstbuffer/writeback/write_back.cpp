@@ -1,5 +1,6 @@
 #include "burstbuffer/writeback/write_back.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -72,8 +73,13 @@ Status read_at(int fd, uint64_t offset, size_t size, char* to) {
 }  // namespace
 
 WriteBack::WriteBack(disks::Disks& disks, io::BufferPool& pool, fs::FilesystemTable& filesystems,
-                     const Options& options, std::function<void()> pressed)
-    : disks_(disks), pool_(pool), filesystems_(filesystems), options_(options), pressed_(std::move(pressed)) {
+                     const Options& options, std::function<void()> pressed, std::function<uint64_t()> read_so_far)
+    : disks_(disks),
+      pool_(pool),
+      filesystems_(filesystems),
+      options_(options),
+      pressed_(std::move(pressed)),
+      read_so_far_(std::move(read_so_far)) {
     for (const std::string& path : options.paths) {
         queues_.emplace_back();
         queues_.back().rule = path;
@@ -214,9 +220,15 @@ Result<bool> WriteBack::make_room(Lock& lock, File& file, uint64_t bytes) {
     }
 }
 
-// For a while, or until it got on. With its trouble, if it cannot.
+// For a while, or until it got on. With its trouble, if it cannot: tried once more first, since the cause may be gone.
 Status WriteBack::wait_for_drain(Lock& lock, Queue& queue) {
-    if (queue.trouble) return queue.trouble->cause;
+    if (queue.trouble) {
+        uint64_t failures = queue.failures;
+        queue.try_now = true;
+        work_.notify_all();
+        changed_.wait_for(lock, 2s, [&] { return !queue.trouble || queue.failures != failures; });
+        return queue.trouble ? queue.trouble->cause : Status();
+    }
     ++queue.hurried;
     if (!unpublished_.empty()) {
         uint64_t upto = taken_;
@@ -322,8 +334,8 @@ Status WriteBack::read(const fs::FileId& id, int fd, uint64_t offset, size_t siz
     return read_at(fd, at, offset + size - at, to + (at - offset));
 }
 
-// First at the backing store, then in the log: a crash in between leaves a truncation that nobody was told of, and that
-// the client asks for again.
+// First at the backing store, durably, then in the log: a crash in between leaves a truncation that nobody was told of,
+// and that the client asks for again. The other way round the old end would come back with a power cut.
 int WriteBack::truncate(const fs::FileId& id, uint64_t size, const std::function<int()>& change) {
     Use file(*this, use_if_dirty(id));
     if (!file) return change();
@@ -337,6 +349,7 @@ int WriteBack::truncate(const fs::FileId& id, uint64_t size, const std::function
     piece->disk = held->disk;
     piece->record = held->record;
     uint64_t upto = 0;
+    int not_synced = 0;
     {
         std::lock_guard shape(file->shape);
         std::lock_guard attributes(file->attributes);
@@ -345,6 +358,7 @@ int WriteBack::truncate(const fs::FileId& id, uint64_t size, const std::function
             return error;
         }
         fault::hit("writeback.truncated");  // a place to be killed at
+        if (Result<UniqueFd> fd = open(*file, O_RDONLY); fd.ok() && fsync(fd->get()) != 0) not_synced = errno;
         file->mtime.reset();
         {
             std::lock_guard lock(mutex_);
@@ -358,7 +372,15 @@ int WriteBack::truncate(const fs::FileId& id, uint64_t size, const std::function
         upto = taken_;
     }
     Status status = publish_all(upto);
-    return status.ok() ? 0 : status.errno_value();
+    return status.ok() ? not_synced : status.errno_value();
+}
+
+void WriteBack::unlinked(const fs::FileId& id) {
+    Use file(*this, use_if_dirty(id));
+    if (!file) return;
+    file->let_go = true;
+    std::lock_guard closed(file->opened);
+    file->let_go = false;
 }
 
 Status WriteBack::flush(const fs::FileId& id) {

@@ -26,10 +26,12 @@ namespace fabric::writeback {
 class WriteBack {
   public:
     // The disks, the pool and the table outlive it. What an earlier process left is found and drained, whatever the
-    // rules are now. `pressed`: called when room on the disks is short; it must not wait.
+    // rules are now. `pressed`: called when room on the disks is short; it must not wait. `read_so_far`: grows while
+    // clients read from this node; empty: none do.
     static Result<std::unique_ptr<WriteBack>> start(disks::Disks& disks, io::BufferPool& pool,
                                                     fs::FilesystemTable& filesystems, const Options& options,
-                                                    std::function<void()> pressed);
+                                                    std::function<void()> pressed,
+                                                    std::function<uint64_t()> read_so_far = {});
     // Drains or keeps, as the options say. No other call may be in progress.
     ~WriteBack();
 
@@ -39,6 +41,8 @@ class WriteBack {
     // Whether the backing store may lack something of the file. Who finds it false and looks at the file after that
     // sees all of it there.
     bool dirty(const fs::FileId& file) const;
+    // Of any file.
+    bool dirty() const { return file_count_.load() != 0; }
 
     // A file with its descriptor, open for writing at the backing store.
     struct Target {
@@ -64,6 +68,9 @@ class WriteBack {
     // Does `change`, which truncates the file to `size` at the backing store and returns 0 or an errno; what was taken
     // before is cut likewise, durably.
     int truncate(const fs::FileId& file, uint64_t size, const std::function<int()>& change);
+    // The file has lost a name. If it was its last one, the drain, which may have it open, does not keep it alive on
+    // return.
+    void unlinked(const fs::FileId& file);
     // Everything taken so far of the file, and what has to be there before it, is at the backing store on return; else
     // why not. Waits for the drain.
     Status flush(const fs::FileId& file);
@@ -122,10 +129,12 @@ class WriteBack {
     };
 
     WriteBack(disks::Disks& disks, io::BufferPool& pool, fs::FilesystemTable& filesystems, const Options& options,
-              std::function<void()> pressed);
+              std::function<void()> pressed, std::function<uint64_t()> read_so_far);
     size_t queue_for(uint32_t hash);
     Status recover();
     void recovered(const PieceName& name, const PiecePtr& piece);
+    void restore_sizes(const fs::FilesystemPtr& filesystem);
+    void restore_size(File& file);
 
     FilePtr find(const fs::FileId& file) const;  // under mutex_
     FilePtr use_if_dirty(const fs::FileId& file);
@@ -163,6 +172,8 @@ class WriteBack {
     static Run next_run(const Queue& queue);
     Status drain_run(Queue& queue, const Run& run, char* buffer, const std::stop_token& stop);
     Status drain_piece(File& file, const Piece& piece, int fd, char* buffer);
+    bool others_read(Queue& queue) const;
+    void yield(Queue& queue, std::chrono::steady_clock::duration took, const std::stop_token& stop);
     void keep_pace(Queue& queue, std::chrono::steady_clock::time_point since, uint64_t bytes,
                    const std::stop_token& stop);
     Result<UniqueFd> open(File& file, int flags);
@@ -179,6 +190,7 @@ class WriteBack {
     fs::FilesystemTable& filesystems_;
     const Options options_;
     const std::function<void()> pressed_;
+    const std::function<uint64_t()> read_so_far_;
     std::function<void(const Status&)> on_loss_;
 
     mutable std::mutex mutex_;

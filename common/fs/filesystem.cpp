@@ -218,6 +218,7 @@ Result<FilesystemPtr> FilesystemTable::find_or_open(dev_t device, UniqueFd direc
     Result<FilesystemPtr> opened = Filesystem::open(std::move(directory), path);
     if (!opened.ok()) return opened;
     FilesystemPtr filesystem = std::move(opened).value();
+    std::lock_guard telling(told_mutex_);
     std::unique_lock lock(mutex_);
     if (FilesystemPtr known = by_device_[filesystem->device()].lock()) return known;
     if (FilesystemPtr twin = by_uuid_[filesystem->uuid()].lock()) {
@@ -227,7 +228,14 @@ Result<FilesystemPtr> FilesystemTable::find_or_open(dev_t device, UniqueFd direc
     }
     by_device_[filesystem->device()] = filesystem;
     by_uuid_[filesystem->uuid()] = filesystem;
+    lock.unlock();
+    if (told_) told_(filesystem);
     return filesystem;
+}
+
+void FilesystemTable::on_open(std::function<void(const FilesystemPtr&)> told) {
+    std::lock_guard lock(told_mutex_);
+    told_ = std::move(told);
 }
 
 FilesystemPtr FilesystemTable::find(dev_t device) const {

@@ -3,8 +3,10 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <string>
 
@@ -70,8 +72,13 @@ class FilesystemTable {
     Result<FilesystemPtr> find_or_open(dev_t device, UniqueFd directory, const std::string& path);
     FilesystemPtr find(dev_t device) const;
     FilesystemPtr find(const FilesystemUuid& uuid) const;
+    // Called with each file system that is opened from now on, before find_or_open() returns it. Empty: nobody is told
+    // any more, and no call is under way.
+    void on_open(std::function<void(const FilesystemPtr&)> told);
 
   private:
+    std::mutex told_mutex_;
+    std::function<void(const FilesystemPtr&)> told_;
     mutable std::shared_mutex mutex_;
     std::map<dev_t, std::weak_ptr<Filesystem>> by_device_;
     std::map<FilesystemUuid, std::weak_ptr<Filesystem>> by_uuid_;

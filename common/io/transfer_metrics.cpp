@@ -30,4 +30,10 @@ void count_transfer(Direction direction, Path path, size_t bytes) {
     if (path == Path::page_cache || path == Path::bounce) one.copied.add(static_cast<int64_t>(bytes));
 }
 
+uint64_t transferred(Direction direction) {
+    int64_t bytes = 0;
+    for (const Series& one : series[static_cast<size_t>(direction)]) bytes += one.bytes.value();
+    return static_cast<uint64_t>(bytes);
+}
+
 }  // namespace fabric::io

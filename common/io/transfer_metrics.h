@@ -15,5 +15,7 @@ enum class Path : uint8_t { direct, page_cache, bounce, burst_buffer };
 
 // Adds to fabric_bytes_total{direction,path} and, for page_cache and bounce, to fabric_copied_bytes_total. Any thread.
 void count_transfer(Direction direction, Path path, size_t bytes);
+// What it has counted in that direction so far. Costs a few dozen loads.
+uint64_t transferred(Direction direction);
 
 }  // namespace fabric::io

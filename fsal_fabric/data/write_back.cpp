@@ -98,6 +98,10 @@ std::optional<timespec> visible_mtime(const Object& object) {
     return buffer->mtime(object.id);
 }
 
+void note_unlinked(const Object& object) {
+    if (undrained(object)) write_back()->unlinked(object.id);
+}
+
 void note_attributes_set(const Object& object, const fsal_attrlist& set) {
     if (!FSAL_TEST_MASK(set.valid_mask, ATTR_MTIME | ATTR_MTIME_SERVER) || !undrained(object)) return;
     timespec time = set.mtime;

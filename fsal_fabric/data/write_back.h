@@ -25,6 +25,8 @@ int truncate_object(const Object& object, int fd, uint64_t size);
 
 // The time of modification as clients are to see it, where it is not the backing file's.
 std::optional<timespec> visible_mtime(const Object& object);
+// It has lost a name.
+void note_unlinked(const Object& object);
 // Clients have set attributes of the file.
 void note_attributes_set(const Object& object, const fsal_attrlist& set);
 

@@ -106,6 +106,7 @@ class Coherence(case.GatewayCase):
                 def change(file, content, client=client, root=root):
                     if content is not None:
                         client.put(root, file, content)
+                        other.drain()
                     elif kind == "v3":
                         client.remove(root, file)
                     else:

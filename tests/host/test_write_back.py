@@ -288,6 +288,43 @@ class WriteBack(case.GatewayCase):
         self.drain()
         self.assertEqual(self.at_backing("many-0"), content[::-1])
 
+    def test_a_hanging_backing_store(self):
+        """Saving and reading go on; what is not there yet is shown, and arrives."""
+        self.gateway.set_faults("drain.write=delay:3000*1")
+        content = os.urandom(2 * MIB)
+        handle = self.put("hung", content)
+        self.assertEqual(self.client.read_all(handle), content)
+        self.assertEqual(self.ctl("status", self.folder / "hung")["state"], "local")
+        self.drain()
+        self.assertEqual(self.at_backing("hung"), content)
+
+    def test_a_backing_store_that_changes_underneath(self):
+        self.hold()
+        content = os.urandom(MIB + 5)
+        for name in ("cut", "gone", "renamed", "behind"):
+            self.put(name, content)
+        os.truncate(self.folder / "cut", 10)
+        os.unlink(self.folder / "gone")
+        os.rename(self.folder / "renamed", self.folder / "other-name")
+        self.drain()
+        for name in ("cut", "other-name", "behind"):
+            self.assertEqual(self.at_backing(name), content, name)
+        self.assertFalse((self.folder / "gone").exists())
+        self.assertEqual(self.ctl("flush")["undrained_bytes"], 0)
+
+    def test_staging_drains_first(self):
+        self.hold()
+        content = os.urandom(300000)
+        self.put("staged", content)
+        ran = subprocess.run([CTL, "stage", "--socket", self.gateway.control_socket, str(self.folder / "staged")],
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertIn("not drained", ran.stdout)
+        self.gateway.set_faults("")
+        self.ctl("stage", self.folder / "staged")
+        self.assertEqual(self.at_backing("staged"), content)
+        self.assertEqual(self.ctl("verify", self.folder / "staged")["not_held_files"], 0)
+
     def test_a_failing_disk(self):
         """What it does not make durable the client sends again, and that goes through."""
         handle = self.client.create(self.directory, "lost").handle

@@ -64,6 +64,7 @@ class XdsCoherence(case.GatewayCase):
                             self.assertEqual(client.read_all(handle), content)
                         else:
                             client.put(root, name, content)
+                            self.gateway.drain()
                             size, change = self.look(client, handle)
                             memory = bytearray(len(content) + 10)
                             self.assertEqual(file.read_into(memory), len(content))

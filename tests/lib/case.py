@@ -88,6 +88,11 @@ class GatewayCase(unittest.TestCase):
             return error
         self.fail(f"{names} expected, got success: {result}")
 
+    def not_written_back(self, reason):
+        """Skips where what clients write goes to the burst buffer."""
+        if self.gateway.writes_back:
+            self.skipTest(f"write-back: {reason}")
+
     def only_fabric(self, reason):
         """Skips on a peer that is known not to have it."""
         if self.gateway.fsal != "FABRIC":

@@ -250,10 +250,15 @@ class Gateway:
     def control_socket(self):
         return self.work / "ctl.sock"
 
+    def _burst_buffer_disk(self):
+        """A folder on a file system with O_DIRECT."""
+        disk = self.work / "disk"
+        disk.mkdir(exist_ok=True)
+        return disk
+
     def _burst_buffer_settings(self):
         """A small cache that takes what changed a moment ago, so that tests meet it and its eviction."""
-        disk, path = self.work / "disk", self.work / "burstbuffer.yaml"
-        disk.mkdir(exist_ok=True)
+        disk, path = self._burst_buffer_disk(), self.work / "burstbuffer.yaml"
         path.write_text(f"disks:\n  - folder: {disk}\n    capacity: 64MiB\n    reserve: 0\n    segment: 2MiB\n"
                         f"cache:\n  settle_ms: 20\ncontrol:\n  socket: {self.control_socket}\n" +
                         (f"writeback:\n{self.write_back}\n" if self.write_back else ""))
@@ -428,6 +433,21 @@ class Gateway:
         self.launch()
         self.wait_ready(timeout)
         return self
+
+    @property
+    def writes_back(self):
+        """Whether the backing store may lack what clients have written: `drain` before it is looked at."""
+        return self._uses_fabric() and self.burst_buffer and bool(self.write_back)
+
+    def drain(self):
+        """Returns when the backing store has everything; at once on a server that does not write back."""
+        if not self.writes_back:
+            return
+        fabricctl = plugin_dir().parent / "burstbuffer/fabricctl/fabricctl"
+        ran = subprocess.run([fabricctl, "flush", "--socket", self.control_socket], stdin=subprocess.DEVNULL, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+        if ran.returncode != 0:
+            raise GatewayError(f"fabricctl flush ended with {ran.returncode}:\n{ran.stdout}\n{self.log_tail()}")
 
     def restart_with_faults(self, specification):
         """Starts it anew with the faults armed before anything is asked of it."""

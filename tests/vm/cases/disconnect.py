@@ -34,6 +34,8 @@ def cut_under_load(server, version, protocol, cuts):
                 done += 1
             if done % 10 == 0:
                 progress(writer.acknowledged, 240, f"the writer after {done} cuts")
+                if done % 100 == 0:
+                    print(f"     {done} cuts", flush=True)
             else:
                 time.sleep(0.03 * (done % 7))       # another place in the transfer each time
         progress(reader.rounds, 240, f"the reader after {cuts} cuts")
@@ -94,6 +96,8 @@ def mount_cycles(server, cycles):
     before, rss = settled(None), server.rss()
     for number in range(cycles):
         cycle(number)
+        if number % 100 == 99:
+            print(f"     {number + 1} mounts: {rdma.resources()}, RSS {server.rss() >> 20} MB", flush=True)
     after = settled(before)
     expect(after == before, f"after {cycles} mounts the server holds {after}, before {before}")
     expect(server.rss() <= rss + RSS_GROWTH, f"RSS grew from {rss >> 20} to {server.rss() >> 20} MB in {cycles} mounts")

@@ -5,13 +5,17 @@ from guest import oracle
 from guest.backing import Backing
 from guest.mounts import Mount
 from guest.network import Client
-from guest.servers import make_server
+from guest.servers import make_server, writes_back
 from guest.suite import Suite
 
 
 def compare(server, version, protocol, client, local, sections):
     with Mount(server, version, protocol, client=client) as mount:
         remote = oracle.fileops_log(os.path.join(mount.path, f"ops-{version}-{protocol}"), sections)
+    if writes_back(server):
+        print(f"skip statfs/8 MiB are gone v{version} {protocol}: write-back: the backing store has them later", flush=True)
+        local = {key: result for key, result in local.items() if key != ("statfs", "8 MiB are gone")}
+        remote.pop(("statfs", "8 MiB are gone"), None)
     wrong = oracle.differences(local, remote, version)
     count = len(wrong)
     if wrong:

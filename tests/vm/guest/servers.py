@@ -5,6 +5,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lib"))
 import gateway                                      # noqa: E402
 
+from guest.backing import Backing                   # noqa: E402
 from guest.knfsd import Knfsd                       # noqa: E402
 from guest.network import start_rpc_services             # noqa: E402
 from guest.shell import PATIENCE                    # noqa: E402
@@ -20,6 +21,7 @@ class Ganesha(gateway.Gateway):
 
     def __init__(self, fsal, folder, squash="no_root_squash", **options):
         self.name = fsal
+        self.disk = None
         export = gateway.Export(folder, self.pseudo, {"Squash": SQUASH[squash], **options.pop("export_options", {})})
         super().__init__([export], fsal=fsal, rdma=options.pop("rdma", True), **options)
         if self._knows_option("Enable_RPCBIND"):
@@ -36,9 +38,31 @@ class Ganesha(gateway.Gateway):
     def export_path(self, _version):
         return self.pseudo
 
+    def _burst_buffer_disk(self):
+        """Of its own: the guest's folders lie in a file system without O_DIRECT."""
+        if self.disk is None:
+            self.disk = Backing("ext4", 256, "disk-" + self.work.name)
+        return self.disk.path
+
+    def close(self):
+        super().close()
+        if self.disk is not None:
+            self.disk.destroy()
+            self.disk = None
+
     def start(self, timeout=120):
         start_rpc_services()
         return super().start(timeout * PATIENCE)
+
+
+def writes_back(server):
+    """Whether the exported folder may lack what clients have written: drain() before it is looked at there."""
+    return isinstance(server, Ganesha) and server.writes_back
+
+
+def drain(server):
+    if writes_back(server):
+        server.drain()
 
 
 def make_server(kind, folder, squash="no_root_squash", **options):

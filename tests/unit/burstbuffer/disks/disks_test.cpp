@@ -56,6 +56,28 @@ TEST_F(DisksTest, ChunksSpreadByWeightAndAreFoundAgain) {
     EXPECT_EQ(right(), keys);
 }
 
+TEST_F(DisksTest, ADiskThatHangsIsSetAsideAndTakenBack) {
+    for (DiskOptions& one : options) {
+        one.hung_after = 1;
+        one.health.rests = 1000;
+    }
+    open();
+    fill();
+    uint32_t key = key_on(1);
+    ASSERT_TRUE(fault::arm("store.read.d1=delay:5000*1").ok());
+    std::optional<std::string> late;
+    std::jthread waits([&] { late = read(sample_key(key)); });
+    Disk& hung = *disks->all()[1];
+    ASSERT_TRUE(eventually([&] { return !hung.usable(); }));
+    // Nobody else waits for it.
+    EXPECT_EQ(read(sample_key(key)), std::nullopt);
+    EXPECT_FALSE(disks->find(sample_key(key)));
+    waits.join();
+    EXPECT_EQ(late, content(key)) << "late, but right";
+    ASSERT_TRUE(eventually([&] { return hung.usable(); }));
+    EXPECT_EQ(right(), keys);
+}
+
 TEST_F(DisksTest, NothingIsLostToReadersWhenWeightsAndDisksChange) {
     open();
     fill();

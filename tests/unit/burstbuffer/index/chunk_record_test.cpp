@@ -17,9 +17,11 @@ TEST(ChunkRecord, ComesBackFromItsBytes) {
         ASSERT_TRUE(back.ok()) << back.status().message();
         EXPECT_EQ(*back, record);
         size_t ordinary = record.encode().size();
-        record.lifetime = {true, number()};
+        record.lifetime = {true, number(), 0};
         EXPECT_EQ(*ChunkRecord::decode(record.encode()), record);
         EXPECT_EQ(record.encode().size(), ordinary + 5);
+        record.lifetime = {false, 0, number() | 1};
+        EXPECT_EQ(*ChunkRecord::decode(record.encode()), record);
     }
 }
 

@@ -45,6 +45,21 @@ TEST(BurstBufferSettings, WriteBack) {
     EXPECT_TRUE(parse_settings("disks:\n  - folder: /a\n", "F")->write_back.paths.empty());
 }
 
+TEST(BurstBufferSettings, DatasetsAndTheNode) {
+    Result<Settings> settings = parse_settings(
+        "disks:\n  - folder: /a\ndatasets:\n  - path: /d/one/**\n    quota: 2GiB\n  - path: /d/**\n    quota: "
+        "1MiB\nnode:\n"
+        "  self_mounted: true\n",
+        "F");
+    ASSERT_TRUE(settings.ok()) << settings.status().message();
+    ASSERT_EQ(settings->datasets.size(), 2U);
+    EXPECT_EQ(settings->datasets[0].path, "/d/one/**");
+    EXPECT_EQ(settings->datasets[0].quota, uint64_t{2} << 30);
+    EXPECT_EQ(settings->datasets[1].quota, uint64_t{1} << 20);
+    EXPECT_TRUE(settings->self_mounted);
+    EXPECT_FALSE(parse_settings("disks:\n  - folder: /a\n", "F")->self_mounted);
+}
+
 TEST(BurstBufferSettings, AllThatIsWrongIsToldWithItsLineAndKey) {
     struct Wrong {
         const char* text;
@@ -78,6 +93,12 @@ TEST(BurstBufferSettings, AllThatIsWrongIsToldWithItsLineAndKey) {
         {"writeback:\n  paths: [/a]\n  shutdown: now\n", "F:3: writeback.shutdown: 'now': expected drain or keep"},
         {"writeback:\n  paths: [/a]\n  path: /b\n", "F:3: writeback.path: unknown key"},
         {"discs:\n", "F:1: discs: unknown section"},
+        {"writeback:\n  paths: [/a]\n  drain_share: 0\n", "F:3: writeback.drain_share: '0'"},
+        {"node:\n  self_mounted: maybe\n", "F:2: node.self_mounted: 'maybe': expected true or false"},
+        {"datasets: /a\n", "F:1: datasets: expected a list"},
+        {"datasets:\n  - path: /a/**\n", "F:2: datasets: a dataset needs a path and a quota"},
+        {"datasets:\n  - path: /a\n    quota: 1GiB\n  - path: /a\n    quota: 1GiB\n",
+         "F:4: datasets: /a is there twice"},
         {"disks: [\n", "F:"},
     };
     for (const Wrong& one : wrong) {

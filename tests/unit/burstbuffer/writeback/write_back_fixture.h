@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <latch>
+#include <set>
 #include <span>
 #include <thread>
 
@@ -61,7 +62,8 @@ class WriteBackFixture {
         auto opened = disks::Disks::open(disks, *engine_, pool_);
         ASSERT_TRUE(opened.ok()) << opened.status().message();
         disks_ = std::move(opened).value();
-        auto started = WriteBack::start(*disks_, pool_, filesystems_, options, [] {});
+        auto started = WriteBack::start(
+            *disks_, pool_, filesystems_, options, [] {}, read_so_far);
         ASSERT_TRUE(started.ok()) << started.status().message();
         all = std::move(started).value();
     }
@@ -105,6 +107,11 @@ class WriteBackFixture {
         EXPECT_EQ(pread(from.fd.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
         return bytes;
     }
+    // 0 or an errno.
+    int sync_through(const Opened& file) {
+        if (went_through.erase(file.fd.get()) == 0) return 0;
+        return ::fdatasync(file.fd.get()) == 0 ? 0 : errno;
+    }
     bool drained() {
         WriteBack::Hurry hurry(*all);
         for (int i = 0; i < 600; ++i) {
@@ -116,7 +123,9 @@ class WriteBackFixture {
         return false;
     }
 
+    std::set<int> went_through;  // descriptors of files that something was written through to
     Options options;
+    std::function<uint64_t()> read_so_far;
     uint64_t capacity = 0;
     size_t disk_count = 1;
     fs::FilesystemPtr filesystem;

@@ -264,5 +264,58 @@ TEST_F(WriteBackTest, ManyThreadsOnOneFile) {
     EXPECT_EQ(bench.at_backing(file), seen);
 }
 
+TEST_F(WriteBackTest, TheDrainLeavesReadersMostOfTheTime) {
+    auto reads = std::make_shared<std::atomic<uint64_t>>();
+    bench.options.share = 0.0001;
+    bench.read_so_far = [reads] { return ++*reads; };
+    bench.open();
+    arm("drain.open=EIO");
+    std::vector<WriteBackFixture::Opened> files;
+    for (int i = 0; i < 8; ++i) {
+        files.push_back(bench.file(std::to_string(i)));
+        write_durably(files.back(), std::string(mib, static_cast<char>('a' + i)));
+    }
+    auto undrained = [&] { return bench.all->queues()[0].bytes; };
+    uint64_t all = undrained();
+    arm("");
+    ASSERT_TRUE(eventually([&] { return undrained() < all; }));
+    EXPECT_GT(undrained(), 0U) << "all at once, though there are readers";
+    EXPECT_TRUE(bench.all->flush(files.back().id).ok()) << "who waits for it waits for no readers";
+    EXPECT_EQ(bench.at_backing(files.back()), std::string(mib, 'h'));
+}
+
+TEST_F(WriteBackTest, ARemovedFileIsGoneThoughItIsBeingDrained) {
+    arm("drain.open=EIO");
+    auto file = bench.file("a");
+    for (uint64_t i = 0; i < 5; ++i) write_durably(file, "bytes", i * 100'000);
+    fs::FileId id = file.id;
+    file.fd.reset();
+    arm("drain.write=delay:200");
+    ASSERT_TRUE(eventually([] { return fault::struck("drain.write") != 0; }));
+    std::filesystem::remove(bench.path("a"));
+    bench.all->unlinked(id);
+    EXPECT_EQ(bench.filesystem->open(id, O_PATH).status().errno_value(), ESTALE);
+    arm("");
+    EXPECT_TRUE(bench.drained());
+}
+
+TEST_F(WriteBackTest, AStartGivesAFileItsSizeBack) {
+    arm("drain.open=EIO");
+    auto file = bench.file("a"), cut = bench.file("b");
+    write_durably(file, std::string(5000, 'x'));
+    write_durably(cut, std::string(5000, 'y'));
+    ASSERT_EQ(bench.truncate(cut, 100), 0);
+    bench.close();
+    // As a power cut leaves it: only the bytes here were synced.
+    ASSERT_EQ(ftruncate(file.fd.get(), 0), 0);
+    bench.open();
+    EXPECT_EQ(bench.read(file), std::string(5000, 'x'));
+    EXPECT_EQ(bench.read(cut), std::string(100, 'y'));
+    arm("");
+    ASSERT_TRUE(bench.drained());
+    EXPECT_EQ(bench.at_backing(file), std::string(5000, 'x'));
+    EXPECT_EQ(bench.at_backing(cut), std::string(100, 'y'));
+}
+
 }  // namespace
 }  // namespace fabric::writeback
