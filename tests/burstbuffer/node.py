@@ -19,6 +19,7 @@ class NodeCase(unittest.TestCase):
     capacity = "256MiB"
     segment = "4MiB"
     disks = 2
+    settings = ""                                   # further sections of the burst buffer's configuration
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(dir="/var/tmp", prefix="fabric-bb.")
@@ -39,7 +40,7 @@ class NodeCase(unittest.TestCase):
         for number in range(self.disks):
             (self.folder / f"d{number}").mkdir(exist_ok=True)
             disks += f"  - folder: {self.folder}/d{number}\n    capacity: {self.capacity}\n    reserve: 0\n    segment: {self.segment}\n"
-        (self.folder / "bb.yaml").write_text(f"disks:\n{disks}control:\n  socket: {self.socket}\n")
+        (self.folder / "bb.yaml").write_text(f"disks:\n{disks}control:\n  socket: {self.socket}\n" + self.settings)
         (self.folder / "fabricd.yaml").write_text(
             f"xds:\n  listen: 127.0.0.1:0\n  root: {self.data}\nburst_buffer:\n  config: {self.folder}/bb.yaml\n")
 

@@ -206,5 +206,34 @@ class Staging(NodeCase):
         self.assertIn("in use by process", second.stdout)
 
 
+class Quotas(NodeCase):
+    def write_settings(self):
+        self.settings = f"datasets:\n  - path: {self.data}/limited/**\n    quota: 1MiB\n"
+        super().write_settings()
+
+    def used(self):
+        return self.answer("status")[0]["datasets"][0]["bytes"]
+
+    def test_a_dataset_has_no_more_than_its_quota(self):
+        self.make_files(self.data / "limited" / "one", 200, 4000)
+        self.make_files(self.data / "limited" / "two", 100, 4000)
+        self.make_files(self.data / "free", 300, 4000)
+        self.assertEqual(self.answer("stage", self.data / "limited" / "one")[0]["done_files"], 200)
+        self.assertEqual(self.used(), 200 * 4096)
+        status, out, err = self.ctl("stage", self.data / "limited")
+        self.assertNotEqual(status, 0)
+        self.assertIn("quota", out + err)
+        self.assertEqual(self.used(), 200 * 4096)
+        self.assertEqual(self.answer("stage", self.data / "free")[0]["done_files"], 300)
+        self.assertIn("of its quota of", self.ctl("status")[1])
+        self.stop()
+        self.start()
+        self.assertEqual(self.used(), 200 * 4096, "after a start")
+        self.answer("evict", self.data / "limited" / "one")
+        self.assertEqual(self.used(), 0)
+        self.assertEqual(self.answer("stage", self.data / "limited" / "two")[0]["done_files"], 100)
+        self.assertEqual(self.used(), 100 * 4096)
+
+
 if __name__ == "__main__":
     unittest.main(argv=["staging_test.py", *os.sys.argv[3:]])

@@ -42,6 +42,7 @@ class FullDisk(case.GatewayCase):
         return file
 
     def test_enospc_reaches_every_caller_and_passes(self):
+        self.not_written_back("the burst buffer has room for what the file system has none for")
         client, v4 = self.v3(), self.v41(2)
         small = client.put(client.root, "small", b"small")
         self.fill(client)
