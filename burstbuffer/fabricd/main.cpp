@@ -11,6 +11,7 @@
 #include <string>
 
 #include "burstbuffer/fabricd/cached_reads.h"
+#include "burstbuffer/fabricd/gateway.h"
 #include "burstbuffer/node/node.h"
 #include "common/fault.h"
 #include "common/log.h"
@@ -83,7 +84,9 @@ int serve(const fabricd::Settings& settings, const sigset_t& signals) {
             return complain(known, failed);
         cache = std::make_unique<fabricd::CachedReads>((*node)->cache());
     }
-    Result<std::unique_ptr<target::Target>> target = target::Target::start(settings.target, cache.get());
+    std::unique_ptr<fabricd::Gateway> gateway;
+    if (!settings.gateway.empty()) gateway = std::make_unique<fabricd::Gateway>(settings.gateway);
+    Result<std::unique_ptr<target::Target>> target = target::Target::start(settings.target, cache.get(), gateway.get());
     if (!target.ok()) return complain(target.status(), failed);
     std::unique_ptr<security::Agent> agent;
     if (!settings.agent.empty()) {

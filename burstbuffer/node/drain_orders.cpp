@@ -136,6 +136,15 @@ Result<Json> Orders::drained(const Json& request, Reply& reply, bool hurry) {
     }
 }
 
+// For who serves the same files beside this node (fabricd): whether anything is to be drained, or one file drained.
+Result<Json> Orders::settle(const Json& request) {
+    if (!request.contains("file")) return Json{{"undrained", write_back_.dirty()}};
+    Result<fs::FileId> file = file_of(request, "file");
+    if (!file.ok()) return file.status();
+    FABRIC_RETURN_IF_ERROR(write_back_.flush(*file));
+    return Json{{"undrained", false}};
+}
+
 // All files of the node, those without a name too. It ends early where the backing store takes no more.
 Result<Json> Orders::flush(const Json&, Reply& reply) {
     std::vector<writeback::WriteBack::QueueState> first = write_back_.queues();

@@ -71,6 +71,7 @@ Result<Json> Orders::take(const Json& request, Reply& reply) {
     if (*order == "wait") return drained(request, reply, false);
     if (*order == "drain") return drained(request, reply, true);
     if (*order == "flush") return flush(request, reply);
+    if (*order == "settle") return settle(request);
     if (*order == "stage") return stage(request, reply);
     if (*order == "ls") return list(request, reply);
     if (*order == "verify") return verify(request, reply);

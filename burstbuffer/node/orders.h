@@ -38,6 +38,7 @@ class Orders {
     Result<Undrained> undrained(const Json& request, Reply& reply, bool tell);
     Result<Json> drained(const Json& request, Reply& reply, bool hurry);
     Result<Json> flush(const Json& request, Reply& reply);
+    Result<Json> settle(const Json& request);
     // For each file below the paths; the answer counts files, chunks and failures.
     using Work = std::function<Result<uint64_t>(const stage::TreeFile&)>;
     Result<Json> for_each(const Json& request, Reply& reply, const Work& work);

@@ -1,5 +1,9 @@
 #include "burstbuffer/node/request.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
 #include <fstream>
 
 namespace fabric::node {
@@ -60,6 +64,22 @@ Result<std::vector<std::string>> paths_of(const Json& request) {
     }
     if (paths.empty()) return Status::invalid("there is no path");
     return paths;
+}
+
+std::string hexadecimal(const fs::FileId& file) { return fmt::format("{:02x}", fmt::join(file.bytes(), "")); }
+
+Result<fs::FileId> file_of(const Json& request, const char* key) {
+    Result<std::string> digits = text(request, key);
+    if (!digits.ok()) return digits.status();
+    std::vector<uint8_t> bytes;
+    for (size_t at = 0; at < digits->size(); at += 2) {
+        const char* end = digits->data() + std::min(at + 2, digits->size());
+        auto [stopped, error] = std::from_chars(digits->data() + at, end, bytes.emplace_back(), 16);
+        if (error != std::errc() || stopped != end || digits->size() % 2 != 0) {
+            return Status::invalid(std::string("\"") + key + "\" is no file's name in hexadecimal digits");
+        }
+    }
+    return fs::FileId::parse(bytes);
 }
 
 Json failure(const std::string& path, const std::string& cause) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "burstbuffer/control/server.h"
+#include "common/fs/file_id.h"
 #include "common/result.h"
 
 namespace fabric::node {
@@ -14,6 +15,10 @@ Result<std::string> text(const control::Json& request, const char* key);
 Result<bool> flag(const control::Json& request, const char* key);
 // "paths", and what the file "manifest" lists.
 Result<std::vector<std::string>> paths_of(const control::Json& request);
+
+// A file's lasting name in a request: its bytes as hexadecimal digits.
+std::string hexadecimal(const fs::FileId& file);
+Result<fs::FileId> file_of(const control::Json& request, const char* key);
 
 control::Json failure(const std::string& path, const std::string& cause);
 

@@ -46,7 +46,9 @@ class Control(NodeCase):
                       {"order": "stage", "paths": [3]}, {"order": "stage", "paths": ["relative"]}, {"order": "ls", "paths": []},
                       {"order": "stage", "paths": ["/x"], "ttl": -1}, {"order": "stage", "paths": ["/x"], "ttl": 1e300},
                       {"order": "stage", "paths": ["/x"], "pin": "yes"}, {"order": "stage", "manifest": "/no/such"},
-                      {"order": "pin", "paths": ["/x"], "ttl": "soon"}):
+                      {"order": "pin", "paths": ["/x"], "ttl": "soon"}, {"order": "settle", "file": 7},
+                      {"order": "settle", "file": ""}, {"order": "settle", "file": "abc"}, {"order": "settle", "file": "0g"},
+                      {"order": "settle", "file": "-1"}, {"order": "settle", "file": "00" * 16}, {"order": "settle", "file": "ff" * 500}):
             self.refused(framed(json.dumps(order)))
         self.lives()
 

@@ -1,5 +1,6 @@
 """A file used through NFS and through XDS on one node: what one has written, the other sees when it looks next, data and
 attributes alike, whatever either has read before. The target of XDS is a process beside the gateway."""
+import errno
 import os
 import pathlib
 import subprocess
@@ -18,7 +19,7 @@ except ImportError:
     xds = None
 
 
-class XdsCoherence(case.GatewayCase):
+class BesideFabricd(case.GatewayCase):
     @classmethod
     def setUpClass(cls):
         if xds is None:
@@ -27,7 +28,8 @@ class XdsCoherence(case.GatewayCase):
         cls.folder = pathlib.Path(cls.gateway.work)
         config = cls.folder / "fabricd.yaml"
         config.write_text(f"xds:\n  listen: 127.0.0.1:0\n  rdma: off\n  root: {cls.backing}\n  lanes: 1\n"
-                          f"security:\n  anonymous_uid: {os.geteuid()}\n  anonymous_gid: {os.getegid()}\n")
+                          f"security:\n  anonymous_uid: {os.geteuid()}\n  anonymous_gid: {os.getegid()}\n" +
+                          (f"gateway:\n  control: {cls.gateway.control_socket}\n" if cls.gateway.writes_back else ""))
         daemon = subprocess.Popen([f"{BUILD}/burstbuffer/fabricd/fabricd", "--config", str(config)], text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         cls.addClassCleanup(daemon.stdout.close)
@@ -36,6 +38,8 @@ class XdsCoherence(case.GatewayCase):
         cls.context = xds.Context("127.0.0.1:" + daemon.stdout.readline().strip().split("=")[1], verify=True)
         cls.addClassCleanup(cls.context.close)
 
+
+class XdsCoherence(BesideFabricd):
     def setUp(self):
         self.only_fabric("trusts attributes for a minute")
 
@@ -94,6 +98,86 @@ class XdsCoherence(case.GatewayCase):
                     pass
                 self.assertEqual(self.look(client, handle)[0], 0)
                 self.assertEqual(client.read_all(handle), b"")
+
+
+class WrittenBack(BesideFabricd):
+    """Files that the gateway has not drained are drained when they are opened through XDS. Where they cannot be, the error
+    says so: never other bytes."""
+
+    @classmethod
+    def exports(cls):
+        cls.options = {"burst_buffer": True, "write_back": "  paths:\n    - /**\n  shutdown: keep"}
+        return super().exports()
+
+    def setUp(self):
+        self.only_fabric("has no burst buffer")
+        self.client = self.v3()
+
+    def tearDown(self):
+        self.gateway.set_faults("")
+        super().tearDown()
+
+    def test_an_open_drains(self):
+        self.gateway.set_faults("drain.open=delay:100")  # who does not wait for it is too early
+        for number in range(5):
+            content = os.urandom(300_000 + number)
+            self.client.put(self.client.root, f"open{number}", content)
+            with self.context.open(f"open{number}") as file:
+                memory = bytearray(len(content))
+                self.assertEqual(file.read_into(memory), len(content))
+                self.assertTrue(memory == content, "other bytes")
+
+    def test_what_cannot_be_drained_is_not_served(self):
+        self.gateway.set_faults("drain.open=ENOSPC")
+        content = os.urandom(70_000)
+        self.client.put(self.client.root, "held", content)
+        self.assertEqual((self.backing / "held").read_bytes(), bytes(len(content)), "it is drained: the test shows nothing")
+        with self.assertRaises(OSError) as raised:
+            self.context.open("held")
+        self.assertEqual(raised.exception.errno, errno.EIO)
+        self.assertIn("No space left", str(raised.exception))
+        with self.assertRaises(OSError):
+            self.context.open("held", "w")
+        self.gateway.set_faults("")
+        with self.context.open("held") as file:
+            memory = bytearray(len(content))
+            file.read_into(memory)
+            self.assertTrue(memory == content, "other bytes")
+
+    def test_a_batch_drains(self):
+        self.gateway.set_faults("drain.open=delay:20")
+        contents = [os.urandom(4000 + number) for number in range(50)]
+        for number, content in enumerate(contents):
+            self.client.put(self.client.root, f"small{number}", content)
+        memories = [bytearray(len(content)) for content in contents]
+        self.assertTrue([(self.backing / f"small{number}").read_bytes() for number in range(50)] != contents, "drained already")
+        self.context.read_many([(f"small{number}", memory) for number, memory in enumerate(memories)])
+        wrong = [number for number, memory in enumerate(memories) if memory != contents[number]]
+        self.assertEqual(wrong, [])
+
+    def test_truncation_cuts_what_was_not_drained(self):
+        for number in range(10):
+            handle = self.client.put(self.client.root, "cut", os.urandom(500_000))
+            with self.context.open("cut", "w") as file:
+                file.write(b"short")
+            self.gateway.drain()
+            self.assertEqual((self.backing / "cut").read_bytes(), b"short")
+            self.assertEqual(self.client.read_all(handle), b"short")
+
+    def test_without_the_gateway_nothing_is_served(self):
+        self.client.put(self.client.root, "alone", b"x" * 5000)
+        self.gateway.kill9()
+        try:
+            with self.assertRaises(OSError) as raised:
+                self.context.open("alone")
+            self.assertEqual(raised.exception.errno, errno.EIO)
+            self.assertIn("gateway.control", str(raised.exception))
+        finally:
+            self.gateway.restart()
+        with self.context.open("alone") as file:
+            memory = bytearray(5000)
+            file.read_into(memory)
+            self.assertEqual(memory, b"x" * 5000)
 
 
 if __name__ == "__main__":

@@ -152,6 +152,7 @@ std::map<std::string, Keys> known_keys(Settings& settings) {
               {"capability_seconds", number(config.capability_seconds, 60, 30 * 86400)},
               {"clock_seconds", number(config.clock_seconds, 1, 3600)}}},
             {"burst_buffer", {{"config", text(settings.burst_buffer)}}},
+            {"gateway", {{"control", text(settings.gateway)}}},
             {"log", {{"level", level(settings.log_level)}}},
             {"metrics", {{"listen", text(settings.metrics)}}}};
 }
@@ -189,14 +190,14 @@ Result<Settings> parse_settings(const std::string& content, const std::string& n
     try {
         YAML::Node document = YAML::Load(content);
         if (!document.IsMap())
-            return Status::config(name + ":1: expected sections xds, security, burst_buffer, log, metrics");
+            return Status::config(name + ":1: expected sections xds, security, burst_buffer, gateway, log, metrics");
         std::map<std::string, Keys> sections = known_keys(settings);
         for (const auto& entry : document) {
             std::string section = entry.first.as<std::string>();
             auto known = sections.find(section);
             if (known == sections.end())
                 return bad(entry.first,
-                           section + ": unknown section; there are burst_buffer, log, metrics, security, xds");
+                           section + ": unknown section; there are burst_buffer, gateway, log, metrics, security, xds");
             FABRIC_RETURN_IF_ERROR(read_section(entry.second, section, known->second, bad));
         }
     } catch (const YAML::Exception& error) {

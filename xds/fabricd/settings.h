@@ -15,6 +15,7 @@ struct Settings {
     unsigned ticket_seconds = 12 * 3600;
     std::string metrics;  // HOST:PORT; empty: none
     unsigned drain_seconds = 30;
+    std::string gateway;       // control socket of this node's gateway that writes back; empty: there is none
     std::string burst_buffer;  // configuration file of the node's burst buffer; empty: it has none
     log::Level log_level = log::Level::info;
 };

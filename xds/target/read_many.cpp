@@ -75,6 +75,12 @@ wire::ManyResult read_one(Job& job, const wire::ManyEntry& entry) {
 
 void read_all(Job& job) {
     Session& session = job.session;
+    if (Tree& tree = session.target().tree(); tree.others_write()) {
+        std::vector<std::string_view> names;
+        for (const wire::ManyEntry& entry : job.entries)
+            names.push_back(std::string_view(job.path).substr(entry.name_at, entry.name_length));
+        if (!(job.status = tree.settle_batch(session.user(), names)).ok()) return;
+    }
     Result<bool> ran = session.target().tree().identities().run_as(session.user().credentials(), [&] {
         for (const wire::ManyEntry& entry : job.entries) job.results.push_back(read_one(job, entry));
         return true;

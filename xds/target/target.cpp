@@ -60,9 +60,10 @@ Target::Target(const Config& config)
     };
 }
 
-Result<std::unique_ptr<Target>> Target::start(const Config& config, ReadCache* cache) {
+Result<std::unique_ptr<Target>> Target::start(const Config& config, ReadCache* cache, WriteBehind* behind) {
     std::unique_ptr<Target> target(new Target(config));
     target->cache_ = cache;
+    target->behind_ = behind;
     FABRIC_RETURN_IF_ERROR(target->set_up());
     return target;
 }
@@ -76,7 +77,7 @@ Status Target::set_up() {
         open_to_all() ? own_keys() : security::Keyring::load(config_.key_file);
     if (!keys.ok()) return keys.status();
     keys_ = std::move(*keys);
-    Result<std::unique_ptr<Tree>> tree = Tree::open(config_);
+    Result<std::unique_ptr<Tree>> tree = Tree::open(config_, behind_);
     if (!tree.ok()) return tree.status();
     tree_ = std::move(*tree);
     unsigned lanes = config_.lanes;

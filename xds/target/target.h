@@ -26,8 +26,9 @@ namespace fabric::xds::target {
 class Target {
   public:
     // Listens when it returns. Errors name the setting.
-    // `cache`, null for none, is asked before a file is read, and outlives the target.
-    static Result<std::unique_ptr<Target>> start(const Config& config, ReadCache* cache = nullptr);
+    // `cache`, null for none, is asked before a file is read, `behind` before it is opened; both outlive the target.
+    static Result<std::unique_ptr<Target>> start(const Config& config, ReadCache* cache = nullptr,
+                                                 WriteBehind* behind = nullptr);
     // Closes what is left of connections at once.
     ~Target();
 
@@ -86,6 +87,7 @@ class Target {
 
     Config config_;
     ReadCache* cache_ = nullptr;
+    WriteBehind* behind_ = nullptr;
     std::unique_ptr<Tree> tree_;
     std::shared_ptr<security::Keyring> keys_;
     security::ReplayWindow replays_;

@@ -58,8 +58,9 @@ wire::FileId on_wire(const fs::FileId& id) {
     return result;
 }
 
-Result<std::unique_ptr<Tree>> Tree::open(const Config& config) {
+Result<std::unique_ptr<Tree>> Tree::open(const Config& config, WriteBehind* behind) {
     std::unique_ptr<Tree> tree(new Tree);
+    tree->behind_ = behind;
     tree->path_ = config.root;
     tree->direct_ = config.direct;
     tree->root_ = UniqueFd(::open(config.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -94,6 +95,30 @@ Result<UniqueFd> Tree::resolve(std::string_view path, int flags, uint32_t mode) 
     }
 }
 
+Status Tree::settle(int fd) {
+    struct stat status;
+    if (behind_ == nullptr) return {};
+    if (::fstat(fd, &status) != 0) return Status::from_errno(errno, "fstat");
+    if (status.st_dev != filesystem_->device()) return {};  // nor is it the gateway's
+    Result<fs::FileId> id = filesystem_->identify(fd);
+    return id.ok() ? behind_->settle(*id) : id.status();
+}
+
+Status Tree::settle_batch(const User& user, std::span<const std::string_view> paths) {
+    Result<bool> something = behind_->holds_something();
+    if (!something.ok() || !*something) return something.status();
+    std::vector<UniqueFd> files;
+    Result<bool> ran = identities_->run_as(user.credentials(), [&] {
+        for (std::string_view path : paths)
+            if (Result<UniqueFd> file = resolve(path, O_PATH, 0); file.ok()) files.push_back(std::move(*file));
+        return true;
+    });
+    Status status = ran.status();
+    for (const UniqueFd& file : files)
+        if (status.ok()) status = settle(file.get());
+    return status;
+}
+
 Result<Opened> Tree::finish(UniqueFd fd, uint32_t flags) {
     struct stat status;
     if (::fstat(fd.get(), &status) != 0) return Status::from_errno(errno, "fstat");
@@ -110,7 +135,9 @@ Result<Opened> Tree::finish(UniqueFd fd, uint32_t flags) {
 
 Result<Opened> Tree::open_path(const User& user, std::string_view path, uint32_t flags, uint32_t mode) {
     int wanted = posix_flags(flags);
-    UniqueFd direct;
+    // What is to be drained comes before it is cut off.
+    bool truncates_later = behind_ != nullptr && (wanted & O_TRUNC) != 0;
+    if (truncates_later) wanted &= ~O_TRUNC;
     Result<Result<UniqueFd>> outcome = identities_->run_as(user.credentials(), [&]() -> Result<UniqueFd> {
         Result<UniqueFd> file = resolve(path, wanted, mode);
         if (!file.ok()) return file.status();
@@ -123,6 +150,9 @@ Result<Opened> Tree::open_path(const User& user, std::string_view path, uint32_t
     });
     if (!outcome.ok()) return outcome.status();
     if (!outcome->ok()) return outcome->status();
+    FABRIC_RETURN_IF_ERROR(settle((**outcome).get()));
+    if (truncates_later && ::ftruncate((**outcome).get(), 0) != 0)
+        return Status::from_errno(errno, "truncate " + std::string(path));
     Result<Opened> opened = finish(std::move(**outcome), flags);
     if (!opened.ok()) return opened;
     OpenFile& file = *opened->file;
@@ -144,6 +174,7 @@ Result<Opened> Tree::open_id(const wire::FileId& id, uint32_t flags, const secur
     int wanted = posix_flags(flags & (wire::open_flags::read | wire::open_flags::write));
     Result<UniqueFd> fd = filesystem_->open(*known, wanted | O_NONBLOCK);
     if (!fd.ok()) return fd.status();
+    FABRIC_RETURN_IF_ERROR(settle(fd->get()));
     Result<Opened> opened = finish(std::move(*fd), flags);
     if (!opened.ok()) return opened;
     OpenFile& file = *opened->file;

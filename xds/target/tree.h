@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "xds/protocol/messages.h"
 #include "xds/security/capability.h"
 #include "xds/target/config.h"
+#include "xds/target/write_behind.h"
 
 namespace fabric::xds::target {
 
@@ -49,7 +51,8 @@ wire::FileId on_wire(const fs::FileId& id);
 // Thread safe.
 class Tree {
   public:
-    static Result<std::unique_ptr<Tree>> open(const Config& config);
+    // `behind`, null for none, outlives it.
+    static Result<std::unique_ptr<Tree>> open(const Config& config, WriteBehind* behind = nullptr);
 
     // As `user`: with the flags and the mode of an open request. Blocks.
     Result<Opened> open_path(const User& user, std::string_view path, uint32_t flags, uint32_t mode);
@@ -59,6 +62,10 @@ class Tree {
     Result<Opened> stat_path(const User& user, std::string_view path);
     Result<Opened> stat_file(const OpenFile& file);
 
+    // Whether somebody may hold newer bytes of files than the tree has.
+    bool others_write() const { return behind_ != nullptr; }
+    // As `user`, before open_for_batch, where others write: the tree has all of these files on return. Blocks.
+    Status settle_batch(const User& user, std::span<const std::string_view> paths);
     // Within a call made as the user: a regular file, opened for reading.
     Result<UniqueFd> open_for_batch(std::string_view path, struct stat& status);
     identity::Pool& identities() { return *identities_; }
@@ -66,8 +73,10 @@ class Tree {
   private:
     Tree() = default;
     Result<UniqueFd> resolve(std::string_view path, int flags, uint32_t mode) const;
+    Status settle(int fd);
     Result<Opened> finish(UniqueFd fd, uint32_t flags);
 
+    WriteBehind* behind_ = nullptr;
     UniqueFd root_;
     std::string path_;
     Direct direct_ = Direct::automatic;
