@@ -153,13 +153,13 @@ TEST_F(Behaviour, ExplainAndModesSayWhichWayAndWhy) {
         Case{"direct_only", false, "none: mode direct_only: the connection to 127.0.0.1", -ENOTSUP},
         Case{"direct_only", true, "none: mode direct_only", -ENOTSUP}};
     if (host_path() == XDS_PATH_DIRECT)
-        cases = {Case{"auto", false, "direct: host memory; the connection is RDMA", 10},
-                 Case{"auto", true, "staged: sim memory; the connection is RDMA, and only", 10},
-                 Case{"staged", false, "staged: host memory; mode staged", 10},
-                 Case{"tcp", false, "tcp: host memory; mode tcp", 10},
-                 Case{"direct_only", false, "direct: host memory; the connection is RDMA", 10},
-                 Case{"direct_only", true, "none: mode direct_only: sim memory cannot be registered with the RDMA",
-                      -ENOTSUP}};
+        cases = {
+            Case{"auto", false, "direct: host memory; the connection is RDMA", 10},
+            Case{"auto", true, "staged: sim memory; the RDMA card does not reach sim memory", 10},
+            Case{"staged", false, "staged: host memory; mode staged", 10},
+            Case{"tcp", false, "tcp: host memory; mode tcp", 10},
+            Case{"direct_only", false, "direct: host memory; the connection is RDMA", 10},
+            Case{"direct_only", true, "none: mode direct_only: the RDMA card does not reach sim memory", -ENOTSUP}};
     for (const Case& one : cases) {
         setenv("XDS_MODE", one.mode, 1);
         xds_ctx* ctx = open_context();

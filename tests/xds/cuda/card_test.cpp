@@ -131,7 +131,8 @@ TEST_F(Direct, ARefusalIsExplainedAndGoesThroughHostMemory) {
     char* memory = allocate(dmabuf(), 0);
     xds_file* f = open("f");
     std::string why = explain(f, memory);
-    EXPECT_EQ(why.find("staged: sim memory; the card does not reach sim memory; dma-buf: dma-buf registration"), 0u)
+    EXPECT_EQ(why.find("staged: sim memory; the RDMA card does not reach sim memory; dma-buf: dma-buf registration"),
+              0u)
         << why;
     EXPECT_NE(why.find("peer memory: sim: peer memory is switched off"), std::string::npos) << why;
     xds_completion done = transfer(ctx_, XDS_READ, f, memory, size, 0);
@@ -143,7 +144,8 @@ TEST_F(Direct, ARefusalIsExplainedAndGoesThroughHostMemory) {
     xds_ctx* strict = open_context(options);
     ASSERT_EQ(xds_open(strict, "f", O_RDONLY, 0, &f), 0);
     EXPECT_EQ(xds_pread(f, memory, size, 0), -ENOTSUP);
-    EXPECT_NE(std::string(xds_error()).find("the card does not reach sim memory"), std::string::npos) << xds_error();
+    EXPECT_NE(std::string(xds_error()).find("the RDMA card does not reach sim memory"), std::string::npos)
+        << xds_error();
     EXPECT_EQ(xds_ctx_close(strict), 0);
 }
 

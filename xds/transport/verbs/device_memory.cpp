@@ -61,8 +61,8 @@ std::pair<DeviceMemory::Verdict, bool> DeviceMemory::find_out(const memory::Plac
                                           " memory as peer memory; no dma-buf: " + no_dmabuf.message())},
                 !passes(no_dmabuf)};
     }
-    return {{Way::none, kept_for_good("the card does not reach " + name + " memory; dma-buf: " + no_dmabuf.message() +
-                                      "; peer memory: " + region.status().message())},
+    return {{Way::none, kept_for_good("the RDMA card does not reach " + name + " memory; dma-buf: " +
+                                      no_dmabuf.message() + "; peer memory: " + region.status().message())},
             !passes(no_dmabuf) && !passes(region.status())};
 }
 
