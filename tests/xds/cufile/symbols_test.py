@@ -31,7 +31,7 @@ def main():
     if header:
         problems += [f"declared by {header}, but not exported: {name}" for name in sorted(declared(header) - found)]
     else:
-        print("SKIP: NVIDIA's cufile.h is not here; compared with the list of its reference alone")
+        print("SKIPPED cufile.h: NVIDIA's header is not on this machine; compared with the list of its reference alone")
     name = subprocess.run(["readelf", "-d", library], check=True, capture_output=True, text=True).stdout
     if "Library soname: [libcufile.so.0]" not in name:
         problems.append("its soname is not libcufile.so.0")
