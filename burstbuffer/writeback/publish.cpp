@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "burstbuffer/writeback/metrics.h"
 #include "burstbuffer/writeback/write_back.h"
@@ -59,9 +60,15 @@ Status WriteBack::publish_all(uint64_t upto) {
 Status WriteBack::publish(std::vector<Entry>& batch) {
     std::ranges::stable_sort(batch, std::less<>(), [](const Entry& entry) { return entry.file.get(); });
     std::map<disks::Disk*, std::vector<store::LocalStore::Held>> of_disk;
+    uint64_t first = 0;
+    {
+        std::lock_guard lock(mutex_);
+        first = std::exchange(next_sequence_, next_sequence_ + batch.size());
+    }
+    uint64_t sequence = first;
     for (Entry& entry : batch) {
         store::LocalStore::Held held{entry.piece->key, entry.piece->record};
-        held.record.dirty = next_sequence_++;  // only one publishes at a time
+        held.record.dirty = sequence++;
         of_disk[entry.piece->disk].push_back(held);
     }
     if (int error = fault::hit("writeback.publish")) return Status::from_errno(error, "write-back: publishing");
@@ -73,9 +80,8 @@ Status WriteBack::publish(std::vector<Entry>& batch) {
         return status;
     }
     fault::hit("writeback.published");  // a place to be killed at
-    uint64_t sequence = next_sequence_ - batch.size();
     std::lock_guard lock(mutex_);
-    for (Entry& entry : batch) entry.piece->record.dirty = sequence++;
+    for (Entry& entry : batch) entry.piece->record.dirty = first++;
     metrics().syncs.add(1);
     return {};
 }
