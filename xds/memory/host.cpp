@@ -29,12 +29,7 @@ class Host : public Kind {
     }
     size_t aperture(int /*device*/) const override { return SIZE_MAX; }
     std::optional<Device> device(unsigned /*index*/) const override { return std::nullopt; }
-    Result<std::unique_ptr<WorkStream>> open_stream(void* native) const override {
-        if (native != nullptr) return Status::invalid("streams of host memory are the library's own");
-        Result<std::unique_ptr<ThreadStream>> stream = ThreadStream::start();
-        if (!stream.ok()) return stream.status();
-        return std::unique_ptr<WorkStream>(std::move(*stream));
-    }
+    Result<std::unique_ptr<WorkStream>> open_stream(void* native) const override { return ThreadStream::open(native); }
 };
 
 }  // namespace

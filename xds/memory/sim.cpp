@@ -122,11 +122,8 @@ class Sim : public Kind {
     }
 
     Result<std::unique_ptr<WorkStream>> open_stream(void* native) const override {
-        if (native != nullptr) return Status::invalid("sim: streams are the library's own");
         std::shared_lock lock(mutex_);
-        Result<std::unique_ptr<ThreadStream>> stream = ThreadStream::start(settings_.stream_delay);
-        if (!stream.ok()) return stream.status();
-        return std::unique_ptr<WorkStream>(std::move(*stream));
+        return ThreadStream::open(native, settings_.stream_delay);
     }
 
     void configure(const SimSettings& settings) {

@@ -7,6 +7,13 @@
 
 namespace fabric::xds::memory {
 
+Result<std::unique_ptr<WorkStream>> ThreadStream::open(const void* native, std::chrono::microseconds delay) {
+    if (native != nullptr) return Status::invalid("streams of this kind of memory are the library's own");
+    Result<std::unique_ptr<ThreadStream>> stream = start(delay);
+    if (!stream.ok()) return stream.status();
+    return std::unique_ptr<WorkStream>(std::move(*stream));
+}
+
 Result<std::unique_ptr<ThreadStream>> ThreadStream::start(std::chrono::microseconds delay) {
     std::unique_ptr<ThreadStream> stream(new ThreadStream(delay));
     try {

@@ -45,6 +45,8 @@ class ThreadStream : public WorkStream {
   public:
     // EAGAIN: no thread to be had. `delay`: how long each piece waits before it begins, once its turn has come.
     static Result<std::unique_ptr<ThreadStream>> start(std::chrono::microseconds delay = {});
+    // For kinds of memory that have no streams of their own: EINVAL for a native one.
+    static Result<std::unique_ptr<WorkStream>> open(const void* native, std::chrono::microseconds delay = {});
     // Does what is left first. Not on its own thread.
     ~ThreadStream() override;
 
