@@ -138,7 +138,7 @@ Client::Try Client::judge(size_t endpoint, const Request& request, const Answer&
     }
     // A stream's refusal comes with HTTP's 200.
     Result<Refusal> refusal = parse_refusal(answer.body);
-    if (std::holds_alternative<KeepAlive>(request) && refusal.ok() && !refusal->message.empty()) {
+    if (std::holds_alternative<KeepAlive>(request) && refusal.ok()) {
         return refused(endpoint, request, answer, token);
     }
     failed(endpoint);

@@ -322,6 +322,7 @@ Result<Refusal> parse_refusal(std::string_view body) {
     Refusal refusal;
     refusal.message = reader.text(json, "message");
     if (refusal.message.empty() && !wrapped) refusal.message = reader.text(json, "error");
+    if (refusal.message.empty()) reader.complain("message is missing");
     int64_t code = reader.number(json, wrapped ? "grpc_code" : "code");
     if (code < 0 || code > 16) reader.complain("code is none of gRPC's");
     if (!reader.good()) return reader.status();
