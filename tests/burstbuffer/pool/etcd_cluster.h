@@ -16,7 +16,7 @@ class Cluster {
         bool tls = false;  // clients and servers show certificates of one authority (ca(), certificate(), key())
         std::vector<std::string> arguments{};
     };
-    // Null: there is no etcd on this machine, or it did not start; it was said why on stderr.
+    // Null: it did not start; it was said why on stderr.
     static std::unique_ptr<Cluster> start(const Options& options);
     ~Cluster();
 
