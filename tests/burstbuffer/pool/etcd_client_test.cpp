@@ -361,15 +361,15 @@ TEST(Etcd, CertificatesAreChecked) {
 
     Options no_certificate = options;
     no_certificate.certificate = no_certificate.key = "";
-    EXPECT_FALSE(client_of(no_certificate)->call(Range{"/s/x", "", 0, 0}, 2s).ok());
+    EXPECT_FALSE(client_of(no_certificate)->call(Range{"/s/x", "", 0, 0}, 1s).ok());
     Options other_authority = options;
     other_authority.ca = cluster->folder() + "/other.pem";
-    Status status = client_of(other_authority)->call(Range{"/s/x", "", 0, 0}, 2s).status();
+    Status status = client_of(other_authority)->call(Range{"/s/x", "", 0, 0}, 1s).status();
     EXPECT_EQ(status.errno_value(), EACCES) << status.message();
     EXPECT_THAT(status.message(), HasSubstr(cluster->endpoint(0)));
     Options plain = options;
     plain.endpoints = {"http" + cluster->endpoint(0).substr(5)};
-    EXPECT_FALSE(client_of(plain)->call(Range{"/s/x", "", 0, 0}, 2s).ok());
+    EXPECT_FALSE(client_of(plain)->call(Range{"/s/x", "", 0, 0}, 1s).ok());
 }
 
 TEST(Etcd, StopEndsWhatWaits) {
