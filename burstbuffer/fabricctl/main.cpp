@@ -1,6 +1,7 @@
 // fabricctl: the administrator's program for the burst buffer.
 #include <CLI/CLI.hpp>
 
+#include "burstbuffer/fabricctl/cluster.h"
 #include "burstbuffer/fabricctl/exit.h"
 #include "burstbuffer/fabricctl/fsck.h"
 #include "burstbuffer/fabricctl/orders.h"
@@ -12,6 +13,7 @@ int main(int argc, char** argv) {
     Action action;
     add_fsck(app, action);
     add_orders(app, action);
+    add_cluster(app, action);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
