@@ -99,7 +99,8 @@ Result<Reply> Client::call(const Request& request, milliseconds limit) {
             give_back(std::move(connection));
             return std::move(one.reply);
         }
-        last = one.reply.status();
+        // The last try may have had too little time to see more than that.
+        if (tries == 1 || one.reply.status().code() != Code::timeout) last = one.reply.status();
         // After each round over all endpoints: an election, or a restart, takes a moment.
         if (tries % endpoints_.size() == 0) (void)pause(std::min(left(end), between_rounds));
     }

@@ -3,6 +3,7 @@ working folders and locks are still good, and handles hold on a backing file sys
 import errno
 import fcntl
 import os
+import shutil
 
 from cases.locks import BUSY, try_lock
 from guest import trees
@@ -53,6 +54,7 @@ def kill_under_load(server, backing, version, protocol, times):
                 expect_equal(file.read(), b"after!", f"{where}/held")
             with open(os.path.join(where, "unsynced"), "rb") as file:
                 expect(file.read() == body, f"{where}/unsynced has other bytes than were written")
+        shutil.rmtree(folder)                       # the next ones need the space
 
 
 def locks_over_restart(server, client, version):
