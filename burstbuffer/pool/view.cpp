@@ -19,6 +19,7 @@ class Builder {
         if (key.key == keys_.cluster()) {
             decoded<ClusterRecord>(key, [&](ClusterRecord record) { view_.cluster = std::move(record); });
         } else if (key.key == keys_.map()) {
+            view_.map_modified = key.mod_revision;
             decoded<MapRecord>(key, [&](MapRecord record) { view_.map = std::move(record); });
         } else if (auto node = name_below(keys_.nodes(), key.key)) {
             if (!is_name(*node)) return problem(key, "its last part is no node's name");

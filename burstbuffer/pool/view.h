@@ -28,6 +28,7 @@ struct View {
     etcd::Revision revision = 0;
     std::optional<ClusterRecord> cluster;
     std::optional<MapRecord> map;
+    etcd::Revision map_modified = 0;  // 0: there is no such key; above 0 without a map: it cannot be read
     std::map<std::string, Node> nodes;
     std::map<std::string, Member> members;
     std::vector<Owned> owned;
