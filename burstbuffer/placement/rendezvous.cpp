@@ -24,10 +24,12 @@ uint64_t stable_hash(std::string_view bytes) {
     return mix(hash);
 }
 
+uint64_t spread(uint64_t item, uint64_t member) { return mix(item ^ mix(member)); }
+
 double score(uint64_t item, const Member& member) {
     if (member.weight <= 0) return 0;
     // Uniform in (0, 1): 53 bits and a half, never 0 or 1. -w / ln(u) is what makes shares proportional to weights.
-    double uniform = (static_cast<double>(mix(item ^ mix(member.id)) >> 11) + 0.5) * 0x1p-53;
+    double uniform = (static_cast<double>(spread(item, member.id) >> 11) + 0.5) * 0x1p-53;
     return -member.weight / std::log(uniform);
 }
 

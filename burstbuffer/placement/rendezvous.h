@@ -17,6 +17,9 @@ struct Member {
     double weight = 1;
 };
 
+// What a member and an item make together: every bit depends on both.
+uint64_t spread(uint64_t item, uint64_t member);
+
 // The member's score for an item, from 0 on; the highest one has it. Members' shares are as their weights; a member
 // with weight 0 or less scores 0.
 double score(uint64_t item, const Member& member);
