@@ -62,11 +62,19 @@ class Fields {
         if (!is_name(value)) complain(field, "is no node's name");
         return value;
     }
-    std::string rack(const char* field) {
+    // Absent is as empty.
+    std::string name_or_none(const char* field) {
         if (!json_.contains(field)) return {};
         std::string value = text(field);
-        if (!value.empty() && !is_name(value)) complain(field, "is no rack's name");
+        if (!value.empty() && !is_name(value)) complain(field, "is no name");
         return value;
+    }
+    std::vector<std::string> texts_or_none(const char* field, size_t most, bool (*right)(std::string_view)) {
+        return json_.contains(field) ? texts(field, most, right) : std::vector<std::string>();
+    }
+    const Json& array_or_none(const char* field, size_t most) {
+        static const Json nothing = Json::array();
+        return json_.contains(field) ? array(field, most) : nothing;
     }
     size_t one_of(const char* field, std::span<const char* const> words) {
         std::string value = text(field);
@@ -130,7 +138,7 @@ void read(Fields& fields, ClusterRecord& record) {
 void read(Fields& fields, NodeRecord& record) {
     record.state = static_cast<NodeRecord::State>(fields.one_of("state", node_states));
     record.weight = fields.weight("weight");
-    record.rack = fields.rack("rack");
+    record.rack = fields.name_or_none("rack");
 }
 
 void read(Fields& fields, std::string& problem, MemberRecord& record) {
@@ -156,7 +164,7 @@ void read(Fields& fields, std::string& problem, MapRecord& record) {
     for (const Json& one : fields.array("nodes", most_members)) {
         Fields node(one, "nodes.", problem);
         MapNode entry{node.name("name"), static_cast<MapNode::State>(node.one_of("state", map_states)),
-                      node.weight("weight"), node.rack("rack"), node.texts("addresses", 64, is_address)};
+                      node.weight("weight"), node.name_or_none("rack"), node.texts("addresses", 64, is_address)};
         if (!record.nodes.empty() && record.nodes.back().name >= entry.name) {
             fields.complain("nodes", "is not in the order of names");
         }
@@ -164,10 +172,16 @@ void read(Fields& fields, std::string& problem, MapRecord& record) {
     }
 }
 
-void read(Fields& fields, OwnerRecord& record) {
+void read(Fields& fields, std::string& problem, OwnerRecord& record) {
     record.node = fields.name("node");
     record.incarnation = fields.number("incarnation", 1, largest);
     record.replicas = fields.texts("replicas", most_replicas, is_name);
+    record.keeping = fields.texts_or_none("keeping", most_former, is_name);
+    record.joining = fields.name_or_none("joining");
+    for (const Json& one : fields.array_or_none("former", most_former)) {
+        Fields former(one, "former's ", problem);
+        record.former.push_back({former.name("node"), former.number("incarnation", 1, largest)});
+    }
 }
 
 void read(Fields& fields, JobRecord& record) {
@@ -213,6 +227,11 @@ bool is_address(std::string_view address) {
     });
 }
 
+bool OwnerRecord::has_copy(std::string_view other) const {
+    auto names = [&](const std::vector<std::string>& list) { return std::ranges::find(list, other) != list.end(); };
+    return other == node || names(replicas) || names(keeping);
+}
+
 std::string encode(const ClusterRecord& record) {
     return dump(
         {{"uuid", record.uuid}, {"format", format}, {"chunk_size", record.chunk_size}, {"replicas", record.replicas}});
@@ -248,7 +267,13 @@ std::string encode(const MapRecord& record) {
 }
 
 std::string encode(const OwnerRecord& record) {
-    return dump({{"node", record.node}, {"incarnation", record.incarnation}, {"replicas", record.replicas}});
+    Json json{{"node", record.node}, {"incarnation", record.incarnation}, {"replicas", record.replicas}};
+    if (!record.keeping.empty()) json["keeping"] = record.keeping;
+    if (!record.joining.empty()) json["joining"] = record.joining;
+    for (const OwnerRecord::Former& one : record.former) {
+        json["former"].push_back({{"node", one.node}, {"incarnation", one.incarnation}});
+    }
+    return dump(json);
 }
 
 std::string encode(const JobRecord& record) {

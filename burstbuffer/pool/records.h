@@ -18,6 +18,7 @@ constexpr int64_t most_members = 4096;        // nodes of one cluster
 constexpr int64_t largest_chunk = 1 << 30;    // bytes
 constexpr int64_t smallest_chunk = 64 << 10;  // bytes
 constexpr int64_t most_replicas = 8;
+constexpr size_t most_former = 16;  // owners of before that one record names
 
 // Letters, digits, '.', '_' and '-', not beginning with '.', at most longest_name: what is a part of a key.
 bool is_name(std::string_view name);
@@ -112,12 +113,25 @@ struct MapRecord {
 
 // Who has bytes of a file, or of a write-back rule's drain, that the backing store has not. A node's `incarnation` is
 // the revision at which its member key was created: what owns with it, owns no more when that key is gone.
+// The numbers of rules are MODEL.md's.
 struct OwnerRecord {
+    struct Former {
+        std::string node;
+        etcd::Revision incarnation = 0;
+
+        bool operator==(const Former&) const = default;
+    };
+
     std::string node;
     etcd::Revision incarnation = 0;
-    std::vector<std::string> replicas;  // the other nodes that have the same bytes, the first to take over first
+    std::vector<std::string> replicas;   // the other nodes that have the same bytes, the first to take over first
+    std::vector<std::string> keeping{};  // former owners, that have a copy until there are replicas (rule 12)
+    std::string joining{};               // is to be a replica, and may not have everything yet; empty: none
+    std::vector<Former> former{};        // owners before that may still be writing to the backing store (rules 8, 14)
 
     bool operator==(const OwnerRecord&) const = default;
+    // Who may take over.
+    bool has_copy(std::string_view other) const;
 };
 
 struct JobRecord {

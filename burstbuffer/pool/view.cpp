@@ -75,10 +75,9 @@ Verdict without(const View& view, const std::string& node) {
         auto member = view.members.find(one.owner.node);
         // A node that came back after its lease was gone has its bytes on its disks, but may not be the owner.
         bool owner_stays = is_there(one.owner.node) && member->second.incarnation == one.owner.incarnation;
-        bool copy_stays = std::ranges::any_of(one.owner.replicas, is_there);
-        bool concerned =
-            one.owner.node == node || std::ranges::find(one.owner.replicas, node) != one.owner.replicas.end();
-        if (!concerned) continue;
+        bool copy_stays =
+            std::ranges::any_of(one.owner.replicas, is_there) || std::ranges::any_of(one.owner.keeping, is_there);
+        if (!one.owner.has_copy(node)) continue;
         if (!owner_stays && !copy_stays) {
             verdict.reasons.push_back(one.what + ": no other running node has what the backing store has not");
         } else {

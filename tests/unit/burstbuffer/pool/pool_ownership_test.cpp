@@ -68,13 +68,72 @@ TEST_F(Owners, AreFollowedOnlyWhenTheirKeyIsGone) {
     EXPECT_FALSE(ask(n2, n2.take_over(file, seen)).ours);
     end("n1");
     EXPECT_TRUE(ask(n2, n2.take_over(file, seen)).ours);
-    EXPECT_EQ(record(), (OwnerRecord{"n2", n2.incarnation(), {}}));
-    // The one before comes back as another incarnation and finds it gone.
+    EXPECT_EQ(record(), (OwnerRecord{"n2", n2.incarnation(), {}, {"n1"}, "", {{"n1", n1.incarnation()}}}));
+    // The one before comes back as another incarnation and finds it gone; it has a copy, but n2 is there.
     n1.member(run("n1"));
     EXPECT_FALSE(n1.owns(file));
     Ownership::Claim back = ask(n1, n1.claim(file, {}));
     EXPECT_EQ(back.owner.node, "n2");
-    EXPECT_FALSE(n1.take_over(file, back).ok());
+    EXPECT_FALSE(ask(n1, n1.take_over(file, back)).ours);
+}
+
+// Rules 8, 12 and 14: what a take-over has to go through before it is as any other ownership.
+TEST_F(Owners, NameWhoOwnedBeforeUntilItIsNotNeededAndWritesNoMore) {
+    n1.member(run("n1"));
+    n2.member(run("n2"));
+    etcd::Revision before = n1.incarnation();
+    ask(n1, n1.claim(file, {"n2"}));
+    EXPECT_TRUE(n1.takes_writes(file));
+    Ownership::Claim seen = ask(n2, n2.claim(file, {}));
+    end("n1");
+    ask(n2, n2.take_over(file, seen));
+    EXPECT_FALSE(n2.takes_writes(file));
+    EXPECT_THAT(n2.release(file).status().message(), HasSubstr("node n1, that owned it before"));
+    EXPECT_FALSE(n2.joined(file, "").ok());
+    EXPECT_FALSE(n2.name_joining(file, "n2").ok());
+
+    ask(n2, n2.name_joining(file, "n3"));
+    EXPECT_EQ(record().joining, "n3");
+    EXPECT_FALSE(n2.takes_writes(file));
+    Ownership n3{"/c", "n3"};
+    n3.member(run("n3"));
+    EXPECT_THAT(n3.take_over(file, {false, record(), 9}).status().message(), HasSubstr("has no copy"));
+    ask(n2, n2.joined(file, ""));
+    EXPECT_EQ(record(), (OwnerRecord{"n2", n2.incarnation(), {"n3"}, {}, "", {{"n1", before}}}));
+    EXPECT_TRUE(n2.takes_writes(file));
+    EXPECT_TRUE(n3.take_over(file, {false, record(), 9}).ok());
+
+    EXPECT_FALSE(n2.writes_no_more(file, {"n1", before + 1}).ok());
+    ask(n2, n2.writes_no_more(file, {"n1", before}));
+    EXPECT_TRUE(etcd.call(*n2.release(file), Time{})->succeeded);
+}
+
+// A chain of take-overs, one of them by the node that owned first: it knows that it writes no more itself.
+TEST_F(Owners, AreAllNamedInAChainOfTakeOvers) {
+    n1.member(run("n1"));
+    n2.member(run("n2"));
+    ask(n1, n1.claim(file, {"n2"}));
+    Ownership::Claim seen = ask(n2, n2.claim(file, {}));
+    end("n1");
+    Ownership::Claim mine = ask(n2, n2.take_over(file, seen));
+    etcd::Revision second = n2.incarnation();
+    end("n2");
+    n1.member(run("n1"));
+    EXPECT_TRUE(ask(n1, n1.take_over(file, mine)).ours);
+    EXPECT_EQ(record(), (OwnerRecord{"n1", n1.incarnation(), {}, {"n2"}, "", {{"n2", second}}}));
+}
+
+// An owner that is none any more changes nothing.
+TEST_F(Owners, ChangeOnlyTheirOwn) {
+    n1.member(run("n1"));
+    n2.member(run("n2"));
+    Ownership::Claim mine = ask(n1, n1.claim(file, {"n2"}));
+    end("n1");
+    ask(n2, n2.take_over(file, mine));
+    Ownership::Claim after = ask(n1, n1.name_joining(file, "n3"));
+    EXPECT_FALSE(after.ours);
+    EXPECT_EQ(record().node, "n2");
+    EXPECT_FALSE(n1.owns(file));
 }
 
 TEST_F(Owners, TakeBackWhatTheyHadBeforeTheyJoinedAnew) {
@@ -107,6 +166,7 @@ TEST_F(Owners, ReleaseWhatIsDrainedAndNothingElse) {
     EXPECT_TRUE(ask(n2, n2.take_over(file, mine)).ours);
     EXPECT_FALSE(etcd.call(*release, Time{})->succeeded);
     EXPECT_EQ(record().node, "n2");
+    ask(n2, n2.writes_no_more(file, {"n1", mine.owner.incarnation}));
     EXPECT_TRUE(etcd.call(*n2.release(file), Time{})->succeeded);
     EXPECT_EQ(etcd.created(file), 0);
 }

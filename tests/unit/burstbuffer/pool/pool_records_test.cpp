@@ -34,6 +34,9 @@ TEST(Records, AreWhatIsWrittenDown) {
         R"({"chunk_size":1048576,"epoch":7,"nodes":[{"addresses":["h:1"],"name":"n1","rack":"","state":"up",)"
         R"("weight":1.0},{"addresses":[],"name":"n2","rack":"","state":"down","weight":1.0}],"replicas":1})");
     stays_the_same(OwnerRecord{"n1", 42, {"n2"}}, R"({"incarnation":42,"node":"n1","replicas":["n2"]})");
+    stays_the_same(OwnerRecord{"n2", 43, {}, {"n1"}, "n3", {{"n1", 42}}},
+                   R"({"former":[{"incarnation":42,"node":"n1"}],"incarnation":43,"joining":"n3","keeping":["n1"],)"
+                   R"("node":"n2","replicas":[]})");
     stays_the_same(JobRecord{{"/srv/a"}, "n1", JobRecord::State::cancelled, 1, 2, 3, 4, 5},
                    R"({"bytes":3,"done_bytes":4,"done_files":2,"failed_files":5,"files":1,"node":"n1",)"
                    R"("paths":["/srv/a"],"state":"cancelled"})");
@@ -69,7 +72,7 @@ TEST(Records, RefuseWhatIsWrongByKeyAndField) {
     refuses<NodeRecord>(R"({"rack":"","state":"gone","weight":1})", "state is none that is known");
     refuses<NodeRecord>(R"({"rack":"","state":"in","weight":0})", "weight is no number from");
     refuses<NodeRecord>(R"({"rack":"","state":"in","weight":1e300})", "weight is no number from");
-    refuses<NodeRecord>(R"({"rack":"a/b","state":"in","weight":1})", "rack is no rack's name");
+    refuses<NodeRecord>(R"({"rack":"a/b","state":"in","weight":1})", "rack is no name");
     refuses<MemberRecord>(R"({"name":"../x"})", "name is no node's name");
     refuses<MemberRecord>(R"({"name":"n","identity":"i","process":"p","addresses":[],"disks":[],"version":""})",
                           "addresses is empty");
@@ -85,6 +88,9 @@ TEST(Records, RefuseWhatIsWrongByKeyAndField) {
         R"({"name":"b","state":"up","weight":1,"addresses":[]},{"name":"a","state":"up","weight":1,"addresses":[]}]})",
         "nodes is not in the order of names");
     refuses<OwnerRecord>(R"({"node":"n1","incarnation":0,"replicas":[]})", "incarnation is not from 1");
+    refuses<OwnerRecord>(R"({"node":"n1","incarnation":1,"replicas":[],"joining":7})", "joining is no text");
+    refuses<OwnerRecord>(R"({"node":"n1","incarnation":1,"replicas":[],"former":[{"node":"n2"}]})",
+                         "former's incarnation is missing");
 }
 
 TEST(Names, ArePartsOfAKey) {
