@@ -66,6 +66,7 @@ def replace_file(path, data):
     """Whole or not at all, whoever else does the same."""
     with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), delete=False) as file:
         file.write(data)
+        os.fchmod(file.fileno(), 0o644)
     os.replace(file.name, path)
 
 

@@ -100,12 +100,15 @@ class Successors {
         const Node& node = state_.node[n];
         // All of these are transactions that etcd does only while the node's member key is there.
         if (node.believes == 0 || node.lease != node.believes) return;
-        if (state_.owner == nobody && !node.owns && state_.issued < limits_.generations) {
+        if (state_.owner == nobody && !node.owns) {
             for (size_t r = 0; r < nodes; ++r) {
                 if (r == n || state_.node[r].lease == 0) continue;
                 State& after = add(name(n) + " claims the file, replica " + name(r));
                 own(after, n);
                 after.replica = after.node[n].replica = static_cast<int8_t>(r);
+                if (!rules_.copies_of_one_ownership) continue;
+                // Told by what they carry, wherever they are.
+                for (Node& one : after.node) one.copy = 0;
             }
         }
         if (state_.owner != nobody && !node.owns) take_over(n);

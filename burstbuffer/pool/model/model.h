@@ -14,20 +14,21 @@ namespace fabric::pool::model {
 
 // Each can be left out, to see what goes wrong without it. The numbers are MODEL.md's.
 struct Rules {
-    bool fence = true;                  // 1
-    bool both_have_it = true;           // 2
-    bool check_before_answer = true;    // 3
-    bool refuse_superseded = true;      // 4
-    bool take_over_guard = true;        // 5
-    bool generations = true;            // 6
-    bool guarded_release = true;        // 7
-    bool wait_for_the_old = true;       // 8
-    bool drain_again = true;            // 9
-    bool return_before_joining = true;  // 10
-    bool keep_until_released = true;    // 11
-    bool name_the_old = true;           // 12
-    bool remember_on_disk = true;       // 13
-    bool old_in_record = true;          // 14
+    bool fence = true;                    // 1
+    bool both_have_it = true;             // 2
+    bool check_before_answer = true;      // 3
+    bool refuse_superseded = true;        // 4
+    bool take_over_guard = true;          // 5
+    bool generations = true;              // 6
+    bool guarded_release = true;          // 7
+    bool wait_for_the_old = true;         // 8
+    bool drain_again = true;              // 9
+    bool return_before_joining = true;    // 10
+    bool keep_until_released = true;      // 11
+    bool name_the_old = true;             // 12
+    bool remember_on_disk = true;         // 13
+    bool old_in_record = true;            // 14
+    bool copies_of_one_ownership = true;  // 15
 };
 
 // How far the model goes; what it finds grows quickly.
@@ -65,8 +66,8 @@ struct State {
     uint8_t owner_incarnation = 0;
     int8_t replica = nobody;
     int8_t joining = nobody;  // is to be the replica, and may not have everything yet
-    std::array<uint8_t, nodes>
-        old{};  // of each node the incarnation that owned before and may still be writing; 0: none
+    // Of each node the incarnation that owned before and may still be writing; 0: none.
+    std::array<uint8_t, nodes> old{};
     uint8_t expiries = 0, kills = 0, losses = 0;
     bool went_back = false;  // an older generation was acknowledged after a newer one
     std::array<Node, nodes> node{};

@@ -45,6 +45,16 @@ class Maps : public ::testing::Test {
         }
         return written;
     }
+    // n1's, when n1 and n2 run and are in the map.
+    MapKeeper keeper_of_two() {
+        for (const char* name : {"n1", "n2"}) {
+            registered(name);
+            runs(name);
+        }
+        MapKeeper n1 = keeper("n1");
+        settle({&n1});
+        return n1;
+    }
     MapRecord map() { return *decode<MapRecord>(etcd.at(keys.map())); }
     std::vector<std::string> shown() {
         std::vector<std::string> list;
@@ -77,12 +87,7 @@ TEST_F(Maps, HaveWhoIsRegisteredAndRuns) {
 }
 
 TEST_F(Maps, KeepANodeThatIsGoneForAGraceTime) {
-    registered("n1");
-    registered("n2");
-    runs("n1");
-    runs("n2");
-    MapKeeper n1 = keeper("n1");
-    settle({&n1});
+    MapKeeper n1 = keeper_of_two();
     ends("n2");
     Time gone = now;
     EXPECT_EQ(settle({&n1}), 1);
@@ -101,12 +106,7 @@ TEST_F(Maps, KeepANodeThatIsGoneForAGraceTime) {
 }
 
 TEST_F(Maps, ForgetTheGraceOfWhoCameBack) {
-    registered("n1");
-    registered("n2");
-    runs("n1");
-    runs("n2");
-    MapKeeper n1 = keeper("n1");
-    settle({&n1});
+    MapKeeper n1 = keeper_of_two();
     ends("n2");
     settle({&n1});
     now += 50s;
