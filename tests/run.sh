@@ -108,7 +108,7 @@ test_stage() {
 for label in "${labels[@]}"; do
     parallel=$jobs
     case $label in
-        host) parallel=$((jobs + 1)) ;;  # they wait as much as they work
+        host|vm) parallel=$((jobs + 1)) ;;  # they wait as much as they work
         open|soak) parallel=1 ;;
     esac
     test_stage "$label" "$build" "$label" "$parallel" "$@"
