@@ -1,4 +1,3 @@
-// The target that precompiles the unit tests' common headers needs a source; what it compiles is in tests/CMakeLists.txt.
-int main() {
-    return 0;
-}
+// The target that precompiles the unit tests' common headers needs a source; what it compiles is in
+// tests/CMakeLists.txt.
+int main() { return 0; }
