@@ -1,4 +1,5 @@
-"""What only RDMA has: small writes that travel inline, small reads with padding, many calls in flight, large ACL replies."""
+"""What only RDMA has: small writes that travel inline, small reads with padding, many calls in flight, one that is held up, large
+ACL replies."""
 import errno
 import multiprocessing
 import os
@@ -94,6 +95,31 @@ def calls_in_flight(server, version):
             expect(block == body[number * 4096:(number + 1) * 4096], f"block {number} has other bytes")
 
 
+def held_up_call(server, backing, version):
+    """A call that the server's disk holds up holds up no other call of its connection."""
+    blocks = 100
+    with Mount(server, version, "rdma", options="nconnect=1") as mount:
+        path = os.path.join(mount.path, f"quick-{version}")
+        trees.write_file(path, "quick", blocks * 4096)
+        body = trees.content("quick", blocks * 4096)
+        slow = f"slow-{version}"
+        trees.write_file(os.path.join(backing.path, slow), "slow", 4096)    # the server has not opened it yet
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
+        folder = rdma.transports("rdma")[0]
+        with CONTEXT.Pool(1) as pool:
+            pool.apply(_read_block, (path, 0))
+            server.set_faults("backing.open=delay:8000*1")
+            held = pool.apply_async(_read_block, (os.path.join(mount.path, slow), 0))
+            wait_until(lambda: rdma.transport_info(folder).get("cur_cong", 0) >> 8 >= 1, 60, "the held-up call")
+            for number in range(blocks):
+                data = os.pread(descriptor, 4096, number * 4096)
+                expect(data == body[number * 4096:(number + 1) * 4096], f"block {number} has other bytes")
+            expect(not held.ready(), "the calls behind a held-up one were answered after it only")
+            expect(held.get(60) == trees.content("slow", 4096), "the held-up read has other bytes")
+            server.set_faults("")
+        os.close(descriptor)
+
+
 def copy_with_acls(server, backing, version, protocol):
     """cp -a of files with long ACLs, within the mount and out of it: it completes, with modes, times and (v3) ACLs."""
     with Mount(server, version, protocol) as mount:
@@ -155,6 +181,8 @@ def run(options):
     for version in options.versions:
         if "rdma" in options.protocols:
             suite.case(f"calls in flight v{version}", calls_in_flight, server, version)
+            if options.server == "fabric":
+                suite.case(f"held-up call v{version}", held_up_call, server, backing, version)
         for protocol in options.protocols:
             name = f"v{version} {protocol}"
             suite.case(f"inline writes {name}", inline_writes, server, backing, version, protocol)
