@@ -184,6 +184,11 @@ Result<Place> Segments::allocate(uint32_t blocks, Stream stream, Room room) {
     return place;
 }
 
+void Segments::keep(const Place& place) {
+    std::unique_lock lock(mutex_);
+    ++segments_.at(place.segment).pending;
+}
+
 void Segments::settle(const Place& place) {
     std::unique_lock lock(mutex_);
     Segment& segment = segments_.at(place.segment);

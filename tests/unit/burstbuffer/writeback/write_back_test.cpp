@@ -71,6 +71,47 @@ TEST_F(WriteBackTest, ACommitIsLostOnAllDisksOrNone) {
     EXPECT_EQ(bench.at_backing(file), std::string(16 * 4096, 'o'));
 }
 
+// Two disks hang without an error: one with bytes that a client reads, one at the sync of a commit.
+TEST_F(WriteBackTest, ADiskThatHangsEndsCallsWithAnErrorAndLosesNothing) {
+    bench.disk_count = 2;
+    bench.hung_after = 1;
+    bench.open();
+    std::vector<WriteBackFixture::Opened> files;
+    std::string bytes(3 * 4096 + 100, 'd');
+    arm("drain.open=EIO");
+    for (int i = 0; i < 8; ++i) {
+        files.push_back(bench.file(std::to_string(i)));
+        write_durably(files.back(), bytes);
+    }
+    unsigned told = 0;
+    bench.all->on_loss([&](const Status&) { ++told; });
+    arm("drain.open=EIO store.read.disk=hang:4000 store.sync.disk1=hang:4000*1");
+    std::jthread syncs([&] {
+        auto file = bench.file("b");
+        for (uint64_t i = 0; i < 8; ++i) write(file, bytes, i * bytes.size());  // on both disks
+        EXPECT_EQ(bench.all->commit(file.id).errno_value(), EIO);
+        EXPECT_EQ(told, 1U);
+        EXPECT_EQ(bench.read(file), std::string(8 * bytes.size(), '\0')) << "its writer was told";
+    });
+    unsigned not_read = 0;
+    for (const auto& file : files) {
+        std::string got(bytes.size(), '?');
+        Status read = bench.all->read(file.id, file.fd.get(), 0, got.size(), got.data());
+        if (read.ok()) {
+            EXPECT_EQ(got, bytes);
+            continue;
+        }
+        ++not_read;
+        EXPECT_EQ(read.errno_value(), EIO);
+        EXPECT_NE(read.message().find(folder.path() + "/disk does not answer"), std::string::npos) << read.message();
+    }
+    EXPECT_GT(not_read, 0U) << "no file was on the disk that hangs";
+    syncs.join();
+    arm("");
+    ASSERT_TRUE(bench.drained());
+    for (const auto& file : files) EXPECT_EQ(bench.at_backing(file), bytes);
+}
+
 // What covers a piece altogether, and is not durable yet, must not end it.
 TEST_F(WriteBackTest, OnlyWhatIsDurableSupersedes) {
     auto file = bench.file("a");
