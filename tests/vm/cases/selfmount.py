@@ -96,7 +96,7 @@ def save_under_pressure(server, backing):
         for one in jobs:
             one.start()
         for one in jobs:
-            one.join(240 * PATIENCE)
+            one.join(200 * PATIENCE)
         if any(one.is_alive() for one in jobs):
             show_stacks([server.pid, presses.pid, *(one.pid for one in jobs)])
         go.set()
