@@ -247,6 +247,21 @@ TEST_F(WriteBackTest, TheRateGivesWay) {
     EXPECT_EQ(bench.at_backing(other), std::string(100000, 'y'));
 }
 
+// The drain may do next to nothing, and a writer goes on and on: what is first is drained all the same.
+TEST_F(WriteBackTest, TheOldestIsDrainedWhileOthersAreWritten) {
+    bench.options.drain_rate = 1;
+    bench.options.max_age = std::chrono::milliseconds(200);
+    bench.open();
+    auto first = bench.file("first"), others = bench.file("others");
+    write_durably(first, std::string(100000, 'x'));
+    auto late = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    for (uint64_t i = 0; bench.all->dirty(first.id) && std::chrono::steady_clock::now() < late; ++i) {
+        write_durably(others, std::string(4096, 'y'), i % 1000 * 4096);
+    }
+    ASSERT_FALSE(bench.all->dirty(first.id));
+    EXPECT_EQ(bench.at_backing(first), std::string(100000, 'x'));
+}
+
 TEST_F(WriteBackTest, WhatNobodyCommitsIsDrainedToo) {
     bench.options.settle = std::chrono::milliseconds(50);
     bench.open();
