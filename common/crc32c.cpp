@@ -65,8 +65,10 @@ uint64_t load64(const unsigned char* bytes) {
 #if defined(__x86_64__)
 
 // The instruction has a latency of three cycles and starts once a cycle: three independent runs over neighbouring
-// stretches keep it busy, and their registers are joined by a multiplication, done by table.
-constexpr size_t stretch = 2048;
+// stretches keep it busy, and their registers are joined by a multiplication, done by table. Short ones for what is
+// left of long ones: a sixteenth of 64 KiB, and all of a small file.
+constexpr size_t long_stretch = 2048;
+constexpr size_t short_stretch = 256;
 
 using ShiftTable = std::array<std::array<uint32_t, 256>, 4>;
 constexpr ShiftTable make_shift(uint64_t bytes) {
@@ -76,7 +78,9 @@ constexpr ShiftTable make_shift(uint64_t bytes) {
         for (uint32_t byte = 0; byte < 256; ++byte) table[position][byte] = multiply(byte << (8 * position), factor);
     return table;
 }
+template <size_t stretch>
 constexpr ShiftTable shift_one = make_shift(stretch);
+template <size_t stretch>
 constexpr ShiftTable shift_two = make_shift(2 * stretch);
 
 uint32_t shifted(const ShiftTable& table, uint32_t value) {
@@ -84,9 +88,14 @@ uint32_t shifted(const ShiftTable& table, uint32_t value) {
            table[3][value >> 24];
 }
 
-__attribute__((target("sse4.2"))) uint32_t extend_hardware(uint32_t crc, const void* data, size_t length) {
-    const auto* bytes = static_cast<const unsigned char*>(data);
-    uint64_t a = ~crc;
+struct Extended {
+    uint64_t crc;
+    const unsigned char* bytes;
+    size_t length;  // what is left
+};
+
+template <size_t stretch>
+__attribute__((target("sse4.2"))) Extended extend_by(uint64_t a, const unsigned char* bytes, size_t length) {
     for (; length >= 3 * stretch; bytes += 3 * stretch, length -= 3 * stretch) {
         uint64_t b = 0, c = 0;
         for (size_t i = 0; i < stretch; i += 8) {
@@ -94,8 +103,15 @@ __attribute__((target("sse4.2"))) uint32_t extend_hardware(uint32_t crc, const v
             b = _mm_crc32_u64(b, load64(bytes + stretch + i));
             c = _mm_crc32_u64(c, load64(bytes + 2 * stretch + i));
         }
-        a = shifted(shift_two, static_cast<uint32_t>(a)) ^ shifted(shift_one, static_cast<uint32_t>(b)) ^ c;
+        a = shifted(shift_two<stretch>, static_cast<uint32_t>(a)) ^
+            shifted(shift_one<stretch>, static_cast<uint32_t>(b)) ^ c;
     }
+    return {a, bytes, length};
+}
+
+__attribute__((target("sse4.2"))) uint32_t extend_hardware(uint32_t crc, const void* data, size_t size) {
+    Extended most = extend_by<long_stretch>(~crc, static_cast<const unsigned char*>(data), size);
+    auto [a, bytes, length] = extend_by<short_stretch>(most.crc, most.bytes, most.length);
     for (; length >= 8; bytes += 8, length -= 8) a = _mm_crc32_u64(a, load64(bytes));
     auto narrow = static_cast<uint32_t>(a);
     for (; length > 0; ++bytes, --length) narrow = _mm_crc32_u8(narrow, *bytes);

@@ -24,7 +24,14 @@ std::atomic<bool> armed{false};
 
 namespace {
 
-enum class Action { error, short_transfer, delay, kill };
+enum class Action { error, short_transfer, delay, hang, kill };
+// What a place asks of its point: a point armed for one kind of question is not used up by another.
+enum class Question { error, length, end };
+
+Question question_of(Action action) {
+    if (action == Action::short_transfer) return Question::length;
+    return action == Action::hang ? Question::end : Question::error;
+}
 
 struct Fault {
     Action action = Action::error;
@@ -78,21 +85,23 @@ Result<std::pair<std::string, Fault>> parse_one(std::string_view item) {
     } else if (action.starts_with("delay:") && parse_number(action.substr(6), &number)) {
         fault.action = Action::delay;
         fault.argument = static_cast<int64_t>(number);
+    } else if (action.starts_with("hang:") && parse_number(action.substr(5), &number)) {
+        fault.action = Action::hang;
+        fault.argument = static_cast<int64_t>(number);
     } else if (int error = errno_by_name(action)) {
         fault.argument = error;
     } else {
-        return bad("the action is neither an errno name nor short:BYTES, delay:MS or kill");
+        return bad("the action is neither an errno name nor short:BYTES, delay:MS, hang:MS or kill");
     }
     return std::pair{std::string(item.substr(0, equals)), fault};
 }
 
-// A point armed for one kind of question (an error, or a length) is not used up by the other kind.
-Fault take(std::string_view point, bool length_question) {
+Fault take(std::string_view point, Question question) {
     std::lock_guard lock(mutex);
     auto found = faults.find(point);
     Fault nothing;
     nothing.remaining = 0;
-    if (found == faults.end() || (found->second.action == Action::short_transfer) != length_question) return nothing;
+    if (found == faults.end() || question_of(found->second.action) != question) return nothing;
     Fault& fault = found->second;
     if (fault.pass > 0) {
         --fault.pass;
@@ -125,7 +134,7 @@ void follow_file(std::string path) {
 }  // namespace
 
 int detail::strike(std::string_view point) {
-    Fault fault = take(point, false);
+    Fault fault = take(point, Question::error);
     if (fault.remaining == 0) return 0;
     switch (fault.action) {
         case Action::error:
@@ -137,14 +146,20 @@ int detail::strike(std::string_view point) {
             ::kill(::getpid(), SIGKILL);
             return 0;
         case Action::short_transfer:
+        case Action::hang:
             return 0;
     }
     return 0;
 }
 
 size_t detail::strike_length(std::string_view point, size_t length) {
-    Fault fault = take(point, true);
+    Fault fault = take(point, Question::length);
     return fault.remaining == 0 ? length : std::min(length, static_cast<size_t>(fault.argument));
+}
+
+int64_t detail::strike_end(std::string_view point) {
+    Fault fault = take(point, Question::end);
+    return fault.remaining == 0 ? 0 : fault.argument;
 }
 
 Status arm(std::string_view spec) {

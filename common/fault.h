@@ -9,8 +9,8 @@
 //     FABRIC_FAULTS='backing.fsync=EIO*1 backing.read=short:512@3 backing.write=delay:200'
 //
 // POINT=ACTION[@N][*COUNT]: ACTION is an errno name (EIO, ENOSPC, ...), short:BYTES (the transfer is cut to BYTES),
-// delay:MS (the calling thread sleeps) or kill (SIGKILL to ourselves); @N lets the first N hits pass; *COUNT limits how
-// often it strikes (default: always).
+// delay:MS (the calling thread sleeps), hang:MS (the operation ends so much later, and no thread of ours sleeps) or
+// kill (SIGKILL to ourselves); @N lets the first N hits pass; *COUNT limits how often it strikes (default: always).
 #pragma once
 
 #include <atomic>
@@ -27,6 +27,7 @@ namespace detail {
 extern std::atomic<bool> armed;
 int strike(std::string_view point);
 size_t strike_length(std::string_view point, size_t length);
+int64_t strike_end(std::string_view point);
 }  // namespace detail
 
 // 0, or the positive errno that the point is to fail with. Delays and kills happen inside. Any thread.
@@ -40,6 +41,11 @@ inline bool armed() { return detail::armed.load(std::memory_order_relaxed); }
 // How many of `length` bytes the transfer at this point may move.
 inline size_t limit(std::string_view point, size_t length) {
     return detail::armed.load(std::memory_order_relaxed) ? detail::strike_length(point, length) : length;
+}
+
+// So many milliseconds is the end of the operation at this point to be held back.
+inline int64_t hang(std::string_view point) {
+    return detail::armed.load(std::memory_order_relaxed) ? detail::strike_end(point) : 0;
 }
 
 // Replaces all armed faults by `spec` (empty disarms). An unknown action or errno name is an error that names it, and

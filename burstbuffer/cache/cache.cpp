@@ -47,6 +47,7 @@ void Cache::start(Read& read) {
     read.done_ = 0;
     read.bytes = 0;
     read.status = {};
+    read.memory_left = false;
     uint64_t left = read.version.size - std::min(read.offset, read.version.size);
     read.wanted_ = std::min<uint64_t>(read.size, left);
     if (read.version.size > ChunkKey::chunk_size) {
@@ -78,6 +79,8 @@ void Cache::go_on(Read& read) {
         part.size = std::min(read.wanted_ - read.done_, ChunkKey::chunk_size - part.offset);
         part.to = read.to + read.done_;
         part.finished = part_read;
+        part.release = read.release;
+        part.released = read.released;
         read.hash_ = placement::stable_hash(part.key->encode());
         read.seen_ = recency_.use(read.hash_, part.size);
         if (from_memory(read)) continue;
@@ -102,9 +105,8 @@ void Cache::part_read(store::Read& part) {
     Cache& cache = *read.cache_;
     if (part.outcome == store::Read::Outcome::failed && part.status.errno_value() != 0) {
         read.status = part.status;
-        std::optional<disks::Disks::Found> found = cache.disks_.find(*part.key);
-        bool only_here = found && found->record.dirty != 0;
-        return end(read, only_here ? Read::Outcome::failed : Read::Outcome::passed);
+        read.memory_left = part.memory_left;
+        return end(read, part.only_here ? Read::Outcome::failed : Read::Outcome::passed);
     }
     if (part.outcome != store::Read::Outcome::hit || part.bytes != part.size) {
         if (!cache.fetch(read)) cache.go_on(read);

@@ -29,6 +29,9 @@ class Read {
     size_t size = 0;             // bytes; what is behind the end of the file is not read
     char* to = nullptr;          // aligned to 4 KiB: bytes of chunks larger than 64 KiB are not copied
     void (*finished)(Read&) = nullptr;
+    // As store::Read's: the memory at `to` may stay with a disk that does not answer.
+    void (*release)(void*) = nullptr;
+    void* released = nullptr;
 
     enum class Outcome {
         served,  // `bytes` are at `to`
@@ -38,6 +41,7 @@ class Read {
     Outcome outcome = Outcome::passed;
     size_t bytes = 0;
     Status status;
+    bool memory_left = false;  // the memory at `to` is still the disk's: another is to be taken
 
   private:
     friend class Cache;

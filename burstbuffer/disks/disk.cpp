@@ -71,37 +71,57 @@ void Disk::failed(const Status& status) {
 }
 
 void Disk::keep(const std::stop_token& stop) {
+    std::future<Status> probing;  // by a thread of its own, since it may hang
     std::unique_lock lock(mutex_);
     while (!stop.stop_requested()) {
-        wake_.wait_for(lock, stop, std::chrono::milliseconds(250), [&] { return rests_; });
-        if (!rests_) set_aside_if_it_hangs();
-        if (!rests_ && !stop.stop_requested() && state() != Health::State::retired) continue;
-        if (stop.stop_requested() || state() == Health::State::retired) return;
-        wake_.wait_for(lock, stop, std::chrono::milliseconds(20),
-                       [&] { return health_.probe_due(steady_clock::now()); });
-        if (stop.stop_requested() || !health_.probe_due(steady_clock::now())) continue;
+        auto pause = std::chrono::milliseconds(rests_ ? 20 : 250);
+        wake_.wait_for(lock, stop, pause,
+                       [&] { return rests_ && !probing.valid() && health_.probe_due(steady_clock::now()); });
+        if (stop.stop_requested()) return;
         lock.unlock();
-        Status status = hangs() ? Status(Code::io, ETIMEDOUT, "a transfer does not come back") : probe();
-        health_.probed(status.ok(), steady_clock::now());
+        look_whether_it_hangs();
+        if (state() == Health::State::resting || probing.valid()) try_again(probing);
         lock.lock();
         rests_ = state() == Health::State::resting;
-        if (status.ok()) {
-            log::info("disk {} is used again", folder_);
-            metrics().returns.add(1);
-        } else if (state() == Health::State::retired) {
-            log::error("disk {}: {}: it is given up until the next start", folder_, status.message());
-            metrics().retired.add(1);
-        }
     }
 }
 
-// Under the mutex. Who waits for it goes on waiting: the memory is the kernel's until the transfer ends. Others go
-// elsewhere.
-void Disk::set_aside_if_it_hangs() {
-    if (!hangs() || !health_.hangs(steady_clock::now())) return;
-    log::warn("disk {}: a transfer has not come back for {} s: it is not used for a while", folder_, hung_after_);
-    metrics().rests.add(1);
-    rests_ = true;
+// A probe at a time, when one is due.
+void Disk::try_again(std::future<Status>& probing) {
+    using namespace std::chrono_literals;
+    Status status;
+    if (hangs()) {
+        if (!health_.probe_due(steady_clock::now())) return;
+        status = Status(Code::io, ETIMEDOUT, "a transfer does not come back");
+    } else {
+        if (!probing.valid()) {
+            if (!health_.probe_due(steady_clock::now())) return;
+            probing = std::async(std::launch::async, [this] { return probe(); });
+        }
+        if (probing.wait_for(10ms) != std::future_status::ready) return;
+        status = probing.get();
+    }
+    health_.probed(status.ok(), steady_clock::now());
+    if (status.ok()) {
+        log::info("disk {} is used again", folder_);
+        metrics().returns.add(1);
+    } else if (state() == Health::State::retired) {
+        log::error("disk {}: {}: it is given up until the next start", folder_, status.message());
+        metrics().retired.add(1);
+    }
+}
+
+// Whoever waits for it goes on without; others go elsewhere. What the kernel has of their memory it keeps until the
+// disk answers.
+void Disk::look_whether_it_hangs() {
+    bool stuck = hangs();
+    store_->set_hung(stuck);
+    if (!stuck) return;
+    if (health_.hangs(steady_clock::now())) {
+        log::warn("disk {}: a transfer has not come back for {} s: it is not used for a while", folder_, hung_after_);
+        metrics().rests.add(1);
+    }
+    store_->leave(hung_after_);
 }
 
 // A block is written, made durable and read back.

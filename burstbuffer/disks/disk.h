@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -25,7 +26,8 @@ struct DiskOptions {
     uint32_t spare_segments = 0;                  // see store::Segments::Limits
     index::Index::Options index;
     Health::Rules health;
-    // Seconds, at most store::InFlight::longest: a transfer that takes longer means that the disk hangs.
+    // Seconds, at most store::InFlight::longest: a transfer that takes longer means that the disk hangs, and who waits
+    // for it goes on without it.
     unsigned hung_after = 10;
 };
 
@@ -52,8 +54,9 @@ class Disk {
         : folder_(options.folder), hung_after_(options.hung_after), health_(options.health) {}
     void failed(const Status& status);
     bool hangs() const { return store_->stuck(hung_after_); }
-    void set_aside_if_it_hangs();
+    void look_whether_it_hangs();
     void keep(const std::stop_token& stop);
+    void try_again(std::future<Status>& probing);
     Status probe() const;
 
     const std::string folder_;

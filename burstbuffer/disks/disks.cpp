@@ -36,7 +36,7 @@ std::optional<Disks::Found> Disks::find(const ChunkKey& key) {
     for (size_t at : order(key)) {
         Disk& disk = *disks_[at];
         // Its index may hang, too.
-        if (!disk.usable() && !disk.store().has_dirty()) continue;
+        if (!disk.usable() && (disk.store().hung() || !disk.store().has_dirty())) continue;
         Result<std::optional<ChunkRecord>> record = disk.store().find(key);
         if (!record.ok() || !record->has_value()) continue;
         const ChunkRecord& found = **record;
@@ -51,6 +51,11 @@ bool Disks::start(store::Read& read) {
         Disk& disk = *disks_[at];
         if (!disk.usable()) {
             if (!disk.store().has_dirty()) continue;
+            // Its index may hang, too, so what it has is not known: an error, not a miss.
+            if (disk.store().hung()) {
+                disk.store().refuse(read);
+                return true;
+            }
             Result<std::optional<ChunkRecord>> record = disk.store().find(*read.key);
             if (!record.ok() || !record->has_value() || (*record)->dirty == 0) continue;
         }

@@ -50,7 +50,7 @@ class Grace {
         return own;
     }
 
-    std::atomic<uint64_t> epoch_{0};
+    std::atomic<uint64_t> epoch_{2};  // 0 is passed from the start on
     std::array<std::array<Shard, shard_count>, 2> inside_{};
 };
 

@@ -34,6 +34,7 @@ Status LocalStore::publish(std::span<const Held> held) {
         change.put(one.key, one.record);
         added[one.record.place.segment] += one.record.use();
     }
+    if (hung()) return told(not_answering());
     InFlight::Guard guard(in_flight_);
     if (int error = fault("store.publish")) return told(Status::from_errno(error, "store: publishing"));
     if (Status status = index_->apply(change, true); !status.ok()) return told(std::move(status));
@@ -50,6 +51,7 @@ Status LocalStore::drop(std::span<const Held> held) {
         change.remove(one.key, one.record);
         removed[one.record.place.segment] += -one.record.use();
     }
+    if (hung()) return told(not_answering());
     InFlight::Guard guard(in_flight_);
     if (Status status = index_->apply(change, true); !status.ok()) return told(std::move(status));
     for (const auto& [segment, use] : removed) segments_->use(segment, use);

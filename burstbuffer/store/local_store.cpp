@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "burstbuffer/store/call.h"
 #include "burstbuffer/store/store_metrics.h"
 #include "common/crc32c.h"
 #include "common/fault.h"
@@ -45,10 +44,11 @@ Status check(std::span<const LocalStore::Entry> entries) {
 }  // namespace
 
 LocalStore::LocalStore(const StoreOptions& options, io::Engine& engine, io::BufferPool& pool)
-    : engine_(engine),
-      pool_(pool),
+    : pool_(pool),
+      folder_(options.folder),
       name_((std::filesystem::path(options.folder) / "").parent_path().filename()),
-      on_failure_(options.on_failure) {}
+      on_failure_(options.on_failure),
+      transfers_(engine, name_) {}
 
 int LocalStore::fault(const char* point) const {
     if (int error = fault::hit(point)) return error;
@@ -59,6 +59,10 @@ int LocalStore::fault(const char* point) const {
 Status LocalStore::told(Status status) const {
     if (!status.ok() && on_failure_) on_failure_(status);
     return status;
+}
+
+Status LocalStore::not_answering() const {
+    return {Code::io, EIO, fmt::format("disk {} does not answer; see the kernel's log for it, or replace it", folder_)};
 }
 
 Result<std::unique_ptr<LocalStore>> LocalStore::open(const StoreOptions& options, io::Engine& engine,
@@ -136,10 +140,13 @@ Status LocalStore::sync(uint32_t segment) {
     if (!descriptor.ok()) return descriptor.status();
     InFlight::Guard guard(in_flight_);
     if (int error = fault("store.sync")) return Status::from_errno(error, "store: fdatasync of a segment");
-    Call call;
-    call.op = io::Op::fdatasync;
-    call.fd = *descriptor;
-    return call.run(engine_, "store: fdatasync of a segment");
+    if (hung()) return not_answering();
+    Transfer& transfer = transfers_.take();
+    transfer.op = io::Op::fdatasync;
+    transfer.fd = *descriptor;
+    transfer.point = "store.sync";
+    Status status = transfers_.run(transfer, "store: fdatasync of a segment");
+    return status.errno_value() == ETIMEDOUT ? not_answering() : status;
 }
 
 Status LocalStore::write(const Place& place, std::span<const Entry> entries, uint32_t blocks,
@@ -165,33 +172,37 @@ Status LocalStore::write(const Place& place, std::span<const Entry> entries, uin
         }
         parts.push_back({buffer->data(), total});
     }
-    return write_parts(place, parts, total);
+    return write_parts(place, std::move(parts), total, std::move(buffer));
 }
 
-Status LocalStore::write_blocks(const Place& place, std::span<const char> bytes) {
-    iovec part{const_cast<char*>(bytes.data()), bytes.size()};
-    return write_parts(place, {&part, 1}, bytes.size());
-}
-
-Status LocalStore::write_parts(const Place& place, std::span<const iovec> parts, size_t total) {
+// Should it be left, the disk may still read the caller's memory, whatever that is used for by then, and write it to
+// the place: so nobody else gets the place before the disk has answered, and no record ever tells of it.
+Status LocalStore::write_parts(const Place& place, std::vector<iovec> parts, size_t total, io::LentBuffer buffer) {
     Result<int> descriptor = segments_->descriptor(place.segment);
     if (!descriptor.ok()) return descriptor.status();
-    Call call;
-    call.op = io::Op::write;
-    call.fd = *descriptor;
-    call.offset = place.offset();
-    call.length = total;
-    call.iov = parts.data();
-    call.iov_count = static_cast<int>(parts.size());
-    call.alignment = block;
     InFlight::Guard guard(in_flight_);
     if (int error = fault("store.write")) return Status::from_errno(error, "store: writing a segment");
-    FABRIC_RETURN_IF_ERROR(call.run(engine_, "store: writing a segment"));
+    if (hung()) return not_answering();
+    Transfer& transfer = transfers_.take();
+    transfer.op = io::Op::write;
+    transfer.fd = *descriptor;
+    transfer.offset = place.offset();
+    transfer.length = total;
+    transfer.parts = std::move(parts);
+    transfer.alignment = block;
+    transfer.point = "store.write";
+    transfer.buffer = std::move(buffer);
+    segments_->keep(place);
+    transfer.keeps = std::shared_ptr<void>(nullptr, [this, place](void*) { segments_->settle(place); });
+    Status status = transfers_.run(transfer, "store: writing a segment");
+    if (status.errno_value() == ETIMEDOUT) return not_answering();
+    FABRIC_RETURN_IF_ERROR(status);
     metrics().bytes_written.add(static_cast<int64_t>(total));
     return {};
 }
 
 Status LocalStore::publish(std::span<const Entry> entries, std::span<const ChunkRecord> records, bool durable) {
+    if (hung()) return not_answering();
     InFlight::Guard guard(in_flight_);
     auto locks = lock_keys(entries);
     index::Index::Change change;

@@ -16,6 +16,7 @@
 #include "burstbuffer/store/format.h"
 #include "burstbuffer/store/in_flight.h"
 #include "burstbuffer/store/segments.h"
+#include "burstbuffer/store/transfer.h"
 #include "common/io/buffer_pool.h"
 #include "common/io/engine.h"
 #include "common/result.h"
@@ -103,6 +104,9 @@ class LocalStore {
     // As start(), but where the store has no such chunk it returns false, and finished() is not called.
     bool start_if_there(Read& read);
 
+    // As start() does with what only a disk that hangs has: it ends with an error.
+    void refuse(Read& read);
+
     // What is not there is no error. Dirty records are dropped too: the caller has drained them or wants them gone.
     Status drop(const ChunkKey& key);
     Status drop_file(const fs::FileId& file);
@@ -114,8 +118,14 @@ class LocalStore {
     const index::Index& index() const { return *index_; }
     Segments::Usage usage() const { return segments_->usage(); }
     bool has_dirty() const { return segments_->has_dirty(); }
-    // Whether a transfer has not come back for so long, see InFlight.
-    bool stuck(unsigned seconds) const { return in_flight_.longer_than(seconds); }
+    // Whether a transfer has not come back for so long, see InFlight, or was left and has not come back.
+    bool stuck(unsigned seconds) const { return transfers_.any_left() || in_flight_.longer_than(seconds); }
+    // Ends the calls that have waited for the disk for longer than that: ETIMEDOUT. What they gave to the disk stays
+    // with it until it answers.
+    void leave(unsigned seconds) { transfers_.leave(seconds); }
+    // The disk hangs: until it is told otherwise, nobody waits for it. Calls end with EIO at once.
+    void set_hung(bool hangs) { hung_.store(hangs, std::memory_order_relaxed); }
+    bool hung() const { return hung_.load(std::memory_order_relaxed); }
     const Format& format() const { return format_; }
 
   private:
@@ -125,10 +135,10 @@ class LocalStore {
     // The fault point of all stores, and this one's own: "store.read" and "store.read.NAME", its folder's last name.
     int fault(const char* point) const;
     Status told(Status status) const;
+    Status not_answering() const;
     Status write(const Place& place, std::span<const Entry> entries, uint32_t blocks, std::span<ChunkRecord> records);
-    // Memory aligned to 4 KiB, whole blocks.
-    Status write_blocks(const Place& place, std::span<const char> bytes);
-    Status write_parts(const Place& place, std::span<const iovec> parts, size_t total);
+    // Memory aligned to 4 KiB, whole blocks; `buffer`, if there is one, holds it.
+    Status write_parts(const Place& place, std::vector<iovec> parts, size_t total, io::LentBuffer buffer);
     Status sync(uint32_t segment);
     Status publish(std::span<const Entry> entries, std::span<const ChunkRecord> records, bool durable);
     // What `relocate` copies, and where from.
@@ -136,8 +146,9 @@ class LocalStore {
         std::vector<Entry> entries;
         std::vector<ChunkRecord> from;
     };
-    Result<bool> read_whole(const ChunkKey& key, const ChunkRecord& record, char* to);
-    Result<Moving> gather(std::span<const ChunkKey> keys, std::span<char> buffer);
+    using SharedBuffer = std::shared_ptr<io::BufferPool::Buffer>;
+    Result<bool> read_whole(const ChunkKey& key, const ChunkRecord& record, const SharedBuffer& buffer, size_t at);
+    Result<Moving> gather(std::span<const ChunkKey> keys, const SharedBuffer& buffer);
     Result<size_t> publish_moved(const Moving& moving, std::span<const ChunkRecord> to);
     Status replace(const ChunkKey& key, const ChunkRecord& old, const std::optional<ChunkRecord>& by);
     // Drops what was found damaged, if it is clean and still the same. It may wait for the index: damage is rare.
@@ -145,8 +156,8 @@ class LocalStore {
     std::vector<std::unique_lock<std::mutex>> lock_keys(std::span<const Entry> entries);
     std::mutex& key_mutex(const ChunkKey& key);
 
-    io::Engine& engine_;
     io::BufferPool& pool_;
+    const std::string folder_;
     const std::string name_;
     const std::function<void(const Status&)> on_failure_;
     UniqueFd lock_;
@@ -155,9 +166,11 @@ class LocalStore {
     std::unique_ptr<Segments> segments_;
     std::atomic<uint64_t> sequence_{0};
     InFlight in_flight_;
+    std::atomic<bool> hung_{false};
     // A key is looked up and changed under its mutex; several are taken in order of their places here.
     static constexpr size_t key_mutex_count = 64;
     std::array<std::mutex, key_mutex_count> key_mutexes_;
+    Transfers transfers_;  // ends first: it waits for what the others are needed for
 };
 
 }  // namespace fabric::store

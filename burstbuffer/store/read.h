@@ -1,7 +1,6 @@
 // One read of a chunk, or of a part of it, from a local store.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,17 +9,17 @@
 #include "burstbuffer/store/grace.h"
 #include "burstbuffer/store/in_flight.h"
 #include "common/io/buffer_pool.h"
-#include "common/io/request.h"
 #include "common/result.h"
 
 namespace fabric::store {
 
 class LocalStore;
+class Transfer;
 
 // Embedded in the caller's own object; it and the memory at `to` must stay until finished() is called, once, by the
 // thread that started it or by a lane's. Nothing is allocated but for a key. Every checksum that covers a byte of the
 // range is compared before finished(); with an error, what lies at `to` is undefined.
-class Read : private io::Request {
+class Read {
   public:
     Read() = default;
     Read(const Read&) = delete;
@@ -36,6 +35,11 @@ class Read : private io::Request {
     // asked.
     std::optional<index::ChunkRecord> record;
     Grace::Token token;
+    // The memory at `to` may stay with a disk that does not answer: then finished() comes with `memory_left`, and
+    // release(released) when the disk has let go of it. Without, what goes straight there waits as long as the disk
+    // takes.
+    void (*release)(void*) = nullptr;
+    void* released = nullptr;
 
     enum class Outcome {
         hit,      // `bytes` are at `to`
@@ -46,6 +50,8 @@ class Read : private io::Request {
     Outcome outcome = Outcome::miss;
     size_t bytes = 0;
     Status status;
+    bool memory_left = false;  // the memory at `to` is still the disk's
+    bool only_here = false;    // nobody else has these bytes
 
   private:
     friend class LocalStore;
@@ -59,6 +65,8 @@ class Read : private io::Request {
     void layout();
     void submit();
     void completed();
+    void leave();
+    void refuse(LocalStore& store);
     bool checksums_match() const;
     void copy_out();
     void end(Outcome with);
@@ -68,11 +76,12 @@ class Read : private io::Request {
     InFlight::Slot slot_ = nullptr;
     index::ChunkRecord record_;
     Bounce bounce_;
+    int fd_ = -1;
     size_t head_ = 0;     // bytes of the bounce buffer in front of the direct part
     size_t direct_ = 0;   // bytes straight to `to`
     size_t tail_ = 0;     // bytes of the bounce buffer behind it
     uint64_t first_ = 0;  // where the transfer begins in the record, a whole number of checksum units
-    std::array<iovec, 3> parts_{};
+    Transfer* transfer_ = nullptr;
 };
 
 }  // namespace fabric::store

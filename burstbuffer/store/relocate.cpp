@@ -3,7 +3,6 @@
 #include <cstring>
 #include <map>
 
-#include "burstbuffer/store/call.h"
 #include "burstbuffer/store/local_store.h"
 #include "burstbuffer/store/store_metrics.h"
 #include "common/crc32c.h"
@@ -26,26 +25,31 @@ bool matches(const ChunkRecord& record, const char* bytes) {
 }  // namespace
 
 // Whole blocks. False: it was damaged, and is dropped.
-Result<bool> LocalStore::read_whole(const ChunkKey& key, const ChunkRecord& record, char* to) {
+Result<bool> LocalStore::read_whole(const ChunkKey& key, const ChunkRecord& record, const SharedBuffer& buffer,
+                                    size_t at) {
     Result<int> descriptor = segments_->descriptor(record.place.segment);
     if (!descriptor.ok()) return descriptor.status();
-    iovec part{to, size_t{record.blocks()} * Place::block_size};
-    Call call;
-    call.op = io::Op::read;
-    call.fd = *descriptor;
-    call.offset = record.place.offset();
-    call.length = part.iov_len;
-    call.iov = &part;
-    call.iov_count = 1;
-    call.alignment = Place::block_size;
-    Status status = call.run(engine_, "store: reading a segment");
+    if (hung()) return not_answering();
+    char* to = buffer->data() + at;
+    Transfer& transfer = transfers_.take();
+    transfer.op = io::Op::read;
+    transfer.fd = *descriptor;
+    transfer.offset = record.place.offset();
+    transfer.length = size_t{record.blocks()} * Place::block_size;
+    transfer.parts.push_back({to, transfer.length});
+    transfer.alignment = Place::block_size;
+    transfer.point = "store.read";
+    transfer.keeps = buffer;
+    InFlight::Guard guard(in_flight_);
+    Status status = transfers_.run(transfer, "store: reading a segment");
+    if (status.errno_value() == ETIMEDOUT) return not_answering();
     if (status.ok() && matches(record, to)) return true;
     if (status.ok()) metrics().damaged.add(1);
     forget_damaged(key, record);
     return false;
 }
 
-Result<LocalStore::Moving> LocalStore::gather(std::span<const ChunkKey> keys, std::span<char> buffer) {
+Result<LocalStore::Moving> LocalStore::gather(std::span<const ChunkKey> keys, const SharedBuffer& buffer) {
     Moving moving;
     size_t used = 0;
     for (const ChunkKey& key : keys) {
@@ -54,11 +58,11 @@ Result<LocalStore::Moving> LocalStore::gather(std::span<const ChunkKey> keys, st
         if (!found->has_value() || (*found)->dirty != 0) continue;
         const ChunkRecord& record = **found;
         size_t size = size_t{record.blocks()} * Place::block_size;
-        if (used + size > buffer.size()) return Status::invalid("store: too much to move at once");
-        Result<bool> read = read_whole(key, record, buffer.data() + used);
+        if (used + size > most) return Status::invalid("store: too much to move at once");
+        Result<bool> read = read_whole(key, record, buffer, used);
         if (!read.ok()) return read.status();
         if (!*read) continue;
-        moving.entries.push_back({key, {buffer.data() + used, record.length}});
+        moving.entries.push_back({key, {buffer->data() + used, record.length}});
         moving.from.push_back(record);
         used += size;
     }
@@ -88,11 +92,11 @@ Result<size_t> LocalStore::publish_moved(const Moving& moving, std::span<const C
 }
 
 Result<size_t> LocalStore::relocate(std::span<const ChunkKey> keys) {
-    io::LentBuffer buffer(pool_.try_take(most));
+    SharedBuffer buffer = io::LentBuffer(pool_.try_take(most));
     if (buffer == nullptr) return Status(Code::unavailable, ENOBUFS, "store: no buffer for moving records");
     // What is read here stays where it is until it is read.
     Grace::Token token = segments_->grace().enter();
-    Result<Moving> moving = gather(keys, {buffer->data(), most});
+    Result<Moving> moving = gather(keys, buffer);
     Grace::leave(token);
     if (!moving.ok()) return told(moving.status());
     if (moving->entries.empty()) return size_t{0};
@@ -106,11 +110,12 @@ Result<size_t> LocalStore::relocate(std::span<const ChunkKey> keys) {
         record.place = {place->segment, at};
         at += record.blocks();
     }
-    Status status = write_blocks(*place, {buffer->data(), size_t{blocks} * Place::block_size});
+    size_t total = size_t{blocks} * Place::block_size;
+    Status status = write_parts(*place, {{buffer->data(), total}}, total, nullptr);
     Result<size_t> moved = status.ok() ? publish_moved(*moving, to) : Result<size_t>(status);
     segments_->settle(*place);
     if (!moved.ok()) return told(moved.status());
-    metrics().bytes_moved.add(static_cast<int64_t>(uint64_t{blocks} * Place::block_size));
+    metrics().bytes_moved.add(static_cast<int64_t>(total));
     return moved;
 }
 

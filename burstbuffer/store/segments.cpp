@@ -89,6 +89,7 @@ Status Segments::add_existing(uint32_t number, const std::map<uint32_t, Known>& 
         active = &segment;
     }
     free_if_empty(segment);
+    segment.freed_at = 0;  // nobody in this process has seen what lies there
     return {};
 }
 
@@ -176,12 +177,20 @@ Result<Place> Segments::allocate(uint32_t blocks, Stream stream, Room room) {
     uint32_t size = static_cast<uint32_t>(limits_.segment_size / Place::block_size);
     if (blocks == 0 || blocks > size) return Status::invalid("store: a piece that does not fit into a segment");
     std::unique_lock lock(mutex_);
+    // Asked often, though it is needed when a segment is full: at one moment there is nearly always a reader inside,
+    // and a new segment would be made beside free ones.
+    if (!free_.empty()) grace_.passed(segments_.at(free_.front()).freed_at);
     Segment*& active = active_[static_cast<size_t>(stream)];
     if (active == nullptr || active->end + blocks > size) FABRIC_RETURN_IF_ERROR(start_new(stream, room));
     Place place{active->number, active->end};
     active->end += blocks;
     ++active->pending;
     return place;
+}
+
+void Segments::keep(const Place& place) {
+    std::unique_lock lock(mutex_);
+    ++segments_.at(place.segment).pending;
 }
 
 void Segments::settle(const Place& place) {

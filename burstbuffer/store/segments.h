@@ -60,6 +60,8 @@ class Segments {
     Result<Place> allocate(uint32_t blocks, Stream stream = Stream::fresh, Room room = Room::but_the_spare);
     // The room was used or given up; what became live was added by use() before.
     void settle(const Place& place);
+    // It is held once more, until another settle().
+    void keep(const Place& place);
     // Records of a segment came or went, and the index says so durably enough.
     void use(uint32_t segment, const SegmentUse& change);
 

@@ -73,7 +73,6 @@ void WriteBack::drain(Queue& queue, const std::stop_token& stop) {
     pthread_setname_np(pthread_self(), "drain");
     // Set-id bits that a file got after it was written stay when its bytes arrive. Where it is not permitted, they go.
     (void)identity::raise_capability(CAP_FSETID);
-    std::unique_ptr<char, decltype(&free)> buffer(static_cast<char*>(aligned_alloc(4096, ChunkKey::chunk_size)), free);
     auto retry = options_.first_retry;
     Lock lock(mutex_);
     while (!stop.stop_requested()) {
@@ -85,7 +84,7 @@ void WriteBack::drain(Queue& queue, const std::stop_token& stop) {
             Status status = publish_all(upto);  // told to the handler
             lock.lock();
         }
-        drain_next(queue, buffer.get(), lock, stop);
+        drain_next(queue, lock, stop);
         if (!queue.trouble) {
             retry = options_.first_retry;
             continue;
@@ -95,13 +94,13 @@ void WriteBack::drain(Queue& queue, const std::stop_token& stop) {
     }
 }
 
-void WriteBack::drain_next(Queue& queue, char* buffer, Lock& lock, const std::stop_token& stop) {
+void WriteBack::drain_next(Queue& queue, Lock& lock, const std::stop_token& stop) {
     queue.try_now = false;
     Run run = next_run(queue);
     auto since = steady_clock::now();
     if (run.file != nullptr) {
         lock.unlock();
-        Status status = drain_run(queue, run, buffer, stop);
+        Status status = drain_run(queue, run, stop);
         lock.lock();
         if (stop.stop_requested() && !status.ok()) return;
         if (status.errno_value() == EINTR) {  // again, when the file is free
@@ -142,7 +141,7 @@ Result<UniqueFd> WriteBack::open(File& file, int flags) {
     return filesystem->open(file.id, flags | O_NOFOLLOW | O_CLOEXEC);
 }
 
-Status WriteBack::drain_run(Queue& queue, const Run& run, char* buffer, const std::stop_token& stop) {
+Status WriteBack::drain_run(Queue& queue, const Run& run, const std::stop_token& stop) {
     if (int error = fault::hit("drain.open")) return Status::from_errno(error, "open");
     if (run.file->let_go) return Status::from_errno(EINTR, "another wants the file closed");
     std::lock_guard opened(run.file->opened);
@@ -154,7 +153,7 @@ Status WriteBack::drain_run(Queue& queue, const Run& run, char* buffer, const st
     for (const PiecePtr& piece : run.pieces) {
         if (stop.stop_requested() || run.file->let_go) return Status::from_errno(EINTR, "not now");
         auto begun = steady_clock::now();
-        if (!piece->cut) status = drain_piece(*run.file, *piece, fd->get(), buffer);
+        if (!piece->cut) status = drain_piece(*run.file, *piece, fd->get());
         if (!status.ok()) break;
         if (others_read(queue)) {
             // What it took the disk, not the page cache.
@@ -182,13 +181,13 @@ Status WriteBack::drain_run(Queue& queue, const Run& run, char* buffer, const st
     return {status.code(), told, name_of(run.file->id, fd->get()) + ": " + status.message()};
 }
 
-Status WriteBack::drain_piece(File& file, const Piece& piece, int fd, char* buffer) {
-    if (buffer == nullptr) return Status::from_errno(ENOMEM, "write-back: no buffer");
+Status WriteBack::drain_piece(File& file, const Piece& piece, int fd) {
     size_t whole = piece.record.length;
     int error = fault::hit("drain.read");
-    Status read = error != 0 ? Status(Code::corrupt, error, "this node's disk")
-                             : read_piece(piece, 0, whole, buffer, piece.disk->store().enter());
-    if (!read.ok()) return {Code::corrupt, read.errno_value(), read.message()};
+    if (error != 0) return {Code::corrupt, error, "this node's disk"};
+    Result<io::LentBuffer> bytes = read_piece(piece, 0, whole, piece.disk->store().enter());
+    if (bytes.status().code() == Code::unavailable) return bytes.status();
+    if (!bytes.ok()) return {Code::corrupt, bytes.status().errno_value(), bytes.status().message()};
     std::lock_guard shape(file.shape);
     {
         std::lock_guard lock(file.attributes);
@@ -202,7 +201,7 @@ Status WriteBack::drain_piece(File& file, const Piece& piece, int fd, char* buff
         end = piece.end;
     }
     if (end == piece.offset) return {};
-    FABRIC_RETURN_IF_ERROR(write_at(fd, piece.offset, buffer, end - piece.offset));
+    FABRIC_RETURN_IF_ERROR(write_at(fd, piece.offset, (*bytes)->data(), end - piece.offset));
     // Its way to the disk begins now, so that the sync at the end of the run has less to wait for.
     ::sync_file_range(fd, static_cast<off_t>(piece.offset), static_cast<off_t>(end - piece.offset),
                       SYNC_FILE_RANGE_WRITE);

@@ -283,21 +283,32 @@ void WriteBack::insert(const FilePtr& file, const PiecePtr& piece) {
 
 // ---- Reading, cutting, waiting
 
-Status WriteBack::read_piece(const Piece& piece, size_t offset, size_t size, char* to, store::Grace::Token token) {
+// Into a buffer of our own: a disk that does not answer keeps it, and its reader goes on.
+Result<io::LentBuffer> WriteBack::read_piece(const Piece& piece, size_t offset, size_t size,
+                                             store::Grace::Token token) {
     struct Awaited : store::Read {
         std::latch done{1};
     } read;
+    io::LentBuffer buffer(pool_.try_take(size));
+    if (buffer == nullptr) {
+        store::Grace::leave(token);
+        return Status(Code::unavailable, ENOBUFS, "write-back: no buffer for reading");
+    }
     read.key = piece.key;
     read.record = piece.record;
     read.token = token;
     read.offset = offset;
     read.size = size;
-    read.to = to;
+    read.to = buffer->data();
+    read.release = [](void* left) { io::BufferPool::give_back(static_cast<io::BufferPool::Buffer*>(left)); };
+    read.released = buffer.get();
     read.finished = [](store::Read& finished) { static_cast<Awaited&>(finished).done.count_down(); };
     piece.disk->store().start(read);
     read.done.wait();
-    if (read.outcome == store::Read::Outcome::hit && read.bytes == size) return {};
-    return {Code::io, EIO, "this node's disk: " + (read.status.ok() ? "bytes are damaged" : read.status.message())};
+    if (read.outcome == store::Read::Outcome::hit && read.bytes == size) return buffer;
+    if (read.memory_left) (void)buffer.release();
+    return Status(Code::io, EIO,
+                  "this node's disk: " + (read.status.ok() ? "bytes are damaged" : read.status.message()));
 }
 
 Status WriteBack::read(const fs::FileId& id, int fd, uint64_t offset, size_t size, char* to) {
@@ -323,8 +334,10 @@ Status WriteBack::read(const fs::FileId& id, int fd, uint64_t offset, size_t siz
         const Extents::Part& part = held.part;
         if (status.ok()) status = read_at(fd, at, part.begin - at, to + (at - offset));
         if (status.ok()) {
-            status = read_piece(held.piece, part.begin - held.piece.offset, part.end - part.begin,
-                                to + (part.begin - offset), held.token);
+            size_t length = part.end - part.begin;
+            Result<io::LentBuffer> bytes = read_piece(held.piece, part.begin - held.piece.offset, length, held.token);
+            status = bytes.status();
+            if (bytes.ok()) memcpy(to + (part.begin - offset), (*bytes)->data(), length);
         } else {
             store::Grace::leave(held.token);
         }

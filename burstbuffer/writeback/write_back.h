@@ -168,10 +168,10 @@ class WriteBack {
         uint64_t bytes = 0;
     };
     void drain(Queue& queue, const std::stop_token& stop);
-    void drain_next(Queue& queue, char* buffer, Lock& lock, const std::stop_token& stop);
+    void drain_next(Queue& queue, Lock& lock, const std::stop_token& stop);
     static Run next_run(const Queue& queue);
-    Status drain_run(Queue& queue, const Run& run, char* buffer, const std::stop_token& stop);
-    Status drain_piece(File& file, const Piece& piece, int fd, char* buffer);
+    Status drain_run(Queue& queue, const Run& run, const std::stop_token& stop);
+    Status drain_piece(File& file, const Piece& piece, int fd);
     bool others_read(Queue& queue) const;
     void yield(Queue& queue, std::chrono::steady_clock::duration took, const std::stop_token& stop);
     void keep_pace(Queue& queue, std::chrono::steady_clock::time_point since, uint64_t bytes,
@@ -182,7 +182,7 @@ class WriteBack {
     void forget_file(Queue& queue, const FilePtr& file);
     void drop_dead(Queue& queue);
     bool too_old(const Queue& queue) const;
-    static Status read_piece(const Piece& piece, size_t offset, size_t size, char* to, store::Grace::Token token);
+    Result<io::LentBuffer> read_piece(const Piece& piece, size_t offset, size_t size, store::Grace::Token token);
     void end_drained();
 
     disks::Disks& disks_;

@@ -268,6 +268,19 @@ struct BufferedRead : cache::Read {
     fsal::Read read;
 };
 
+// A disk that does not answer keeps the buffer that it was given, of our own memory: the reply gets another. False:
+// there is none.
+bool replace_left_buffer(BufferedRead& call) {
+    if (!call.memory_left) return true;
+    fsal_io_arg& arguments = call.read.completion.arguments();
+    arguments.iov_release = nullptr;
+    arguments.release_data = nullptr;
+    arguments.iov[0].iov_base = nullptr;
+    io::BufferPool::Buffer* buffer = data_runtime().reply_memory->replace(call.read.length);
+    if (buffer != nullptr) attach_buffer(arguments, buffer);
+    return buffer != nullptr;
+}
+
 fsal_status_t settle_buffered(BufferedRead& call) {
     call.read.done = call.bytes;
     io::count_transfer(Direction::read, Path::burst_buffer, call.bytes);
@@ -285,6 +298,10 @@ void buffered_done(cache::Read& finished) {
         return;
     }
     std::unique_ptr<BufferedRead> owner(&call);
+    if (!replace_left_buffer(call)) {
+        call.read.io.finish();
+        return call.read.completion.elsewhere(fsalstat(ERR_FSAL_DELAY, ENOMEM));
+    }
     if (call.outcome == cache::Read::Outcome::passed) return read_rest(*new ReadCall(std::move(call.read)));
     const Completion completion = call.read.completion;
     completion.elsewhere(settle_buffered(call));
@@ -301,6 +318,11 @@ void read_buffered(Read& read) {
     started.size = started.read.length;
     started.to = static_cast<char*>(arguments.iov[0].iov_base);
     started.finished = buffered_done;
+    // Memory that Ganesha hands over goes back when its request ends, so that cannot be left to a disk.
+    if (arguments.iov_release == release_buffer) {
+        started.release = release_buffer;
+        started.released = arguments.release_data;
+    }
     BufferedRead* outer = std::exchange(starting, &started);
     data_runtime().burst_buffer->cache().start(started);
     bool here = starting == nullptr;

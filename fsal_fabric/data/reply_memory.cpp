@@ -115,10 +115,17 @@ void ReplyMemory::obtained(Ticket& ticket) {
 }
 
 void ReplyMemory::release(io::BufferPool::Buffer* buffer) {
+    if (buffer->account == nullptr) return io::BufferPool::give_back(buffer);
     auto& account = *static_cast<Account*>(buffer->account);
     size_t returned = buffer->charged;
     io::BufferPool::give_back(buffer);
     account.memory->wake(account, returned);
+}
+
+io::BufferPool::Buffer* ReplyMemory::replace(size_t bytes) {
+    io::BufferPool::Buffer* buffer = pool_.try_take(bytes);
+    if (buffer != nullptr) buffer->account = nullptr;
+    return buffer;
 }
 
 // Takes `returned` off the account and serves those that wait in it, as far as it goes.

@@ -45,6 +45,8 @@ class ReplyMemory {
     // The whole of `bytes` if it can be had at once, else null.
     io::BufferPool::Buffer* try_take(size_t bytes, const void* connection);
     static void release(io::BufferPool::Buffer* buffer);
+    // In place of one that a disk does not give back, and that stays the connection's until it does; null: no memory.
+    io::BufferPool::Buffer* replace(size_t bytes);
 
   private:
     Account& find(const void* connection);

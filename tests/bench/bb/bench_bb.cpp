@@ -5,6 +5,8 @@
 // - small files, cold, in random order: through the cache's API against open + read + close
 // - staging them against `cp -r` by as many processes
 // - hits of whole chunks against O_DIRECT preads of the same size: median and 99th percentile
+// - three epochs after staging: bytes that are read from the backing store; a loop over twice what the disk may hold
+// - with --churn N: N files taken and dropped, one after the other: what the store grows by
 // - with --start N: opening an index of N records
 //
 // It drops the page cache before each run, which needs root; FOLDER should be on the disk that counts, with room for
@@ -22,6 +24,7 @@
 #include <thread>
 
 #include "burstbuffer/cache/cache.h"
+#include "burstbuffer/cache/cache_metrics.h"
 #include "burstbuffer/cache/file_backing.h"
 #include "burstbuffer/stage/stager.h"
 #include "tests/bench/bb/report.h"
@@ -39,6 +42,7 @@ struct Options {
     size_t threads = 8;
     size_t runs = 3;
     size_t start = 0;
+    size_t churn = 0;
     std::string json;
 };
 
@@ -91,7 +95,7 @@ void make_files(const std::string& tree, size_t count, size_t size) {
 
 // A node's parts, on one disk.
 struct Parts {
-    explicit Parts(const std::string& folder) : pool({.limit = size_t{1} << 30}) {
+    explicit Parts(const std::string& folder, uint64_t capacity = 0) : pool({.limit = size_t{1} << 30}) {
         auto started = io::Engine::start({});
         need(started.status());
         engine = std::move(started).value();
@@ -99,6 +103,8 @@ struct Parts {
         disks::DiskOptions disk;
         disk.folder = folder;
         disk.spare_segments = 1;
+        disk.capacity = capacity;
+        if (capacity != 0) disk.segment_size = std::min(disk.segment_size, capacity / 64);
         auto opened = disks::Disks::open({&disk, 1}, *engine, pool);
         need(opened.status());
         disks = std::move(opened).value();
@@ -130,7 +136,8 @@ struct Buffer {
     std::unique_ptr<char, decltype(&free)> memory;
 };
 
-void read_by_cache(Parts& parts, const stage::TreeFile& file) {
+// False: the cache left it to its reader.
+bool served_by_cache(Parts& parts, const stage::TreeFile& file) {
     thread_local Buffer buffer(ChunkKey::chunk_size);
     Awaited read;
     read.file = file.id;
@@ -140,8 +147,12 @@ void read_by_cache(Parts& parts, const stage::TreeFile& file) {
     read.finished = [](cache::Read& done) { static_cast<Awaited&>(done).over.count_down(); };
     parts.cache->start(read);
     read.over.wait();
-    if (read.outcome != cache::Read::Outcome::served || read.bytes != file.version.size)
-        give_up("not served: " + file.path);
+    if (read.outcome == cache::Read::Outcome::failed) give_up(file.path + ": " + read.status.message());
+    return read.outcome == cache::Read::Outcome::served && read.bytes == file.version.size;
+}
+
+void read_by_cache(Parts& parts, const stage::TreeFile& file) {
+    if (!served_by_cache(parts, file)) give_up("not served: " + file.path);
 }
 
 void read_by_name(const std::string& path, size_t size) {
@@ -262,6 +273,81 @@ void hit_latency(const Options& options, size_t size, Report& report) {
     std::filesystem::remove_all(options.folder + "/disk");
 }
 
+// Bytes from the backing store, through the cache or past it, in so many reads of all files.
+double from_backing(Parts& parts, std::vector<stage::TreeFile> files, size_t epochs, std::mt19937* shuffled) {
+    int64_t before = cache::metrics().fetched_bytes.value();
+    uint64_t passed = 0;
+    for (size_t epoch = 0; epoch < epochs; ++epoch) {
+        if (shuffled != nullptr) std::ranges::shuffle(files, *shuffled);
+        for (const stage::TreeFile& file : files) {
+            if (served_by_cache(parts, file)) continue;
+            read_by_name(file.path, file.version.size);
+            passed += file.version.size;
+        }
+    }
+    return static_cast<double>(cache::metrics().fetched_bytes.value() - before) + static_cast<double>(passed);
+}
+
+void epochs(const Options& options, Report& report) {
+    constexpr size_t size = 128 << 10, count = 2000, total = size * count;
+    std::string tree = options.folder + "/epochs";
+    make_files(tree, count, size);
+    std::vector<double> staged, looped;
+    std::mt19937 random(5);
+    std::vector<fs::FilesystemPtr> in_use;
+    for (size_t run = 0; run < options.runs; ++run) {
+        std::filesystem::remove_all(options.folder + "/disk");
+        Parts parts(options.folder + "/disk");
+        stage_tree(parts, tree, options.threads);
+        staged.push_back(from_backing(parts, list(parts, tree, in_use), 3, &random));
+    }
+    for (size_t run = 0; run < options.runs; ++run) {
+        std::filesystem::remove_all(options.folder + "/disk");
+        Parts parts(options.folder + "/disk", total / 2);
+        std::vector<stage::TreeFile> files = list(parts, tree, in_use);
+        from_backing(parts, files, 3, nullptr);  // until it has found its hot half
+        looped.push_back(100 * (1 - from_backing(parts, files, 4, nullptr) / (4.0 * total)));
+    }
+    report.add("three_epochs_after_staging", "B from the backing store", "lower", "", staged, {});
+    report.add("loop_over_twice_the_cache", "% hits", "higher", "", looped, {});
+    std::filesystem::remove_all(tree);
+    std::filesystem::remove_all(options.folder + "/disk");
+}
+
+double bytes_below(const std::string& folder) {
+    double bytes = 0;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(folder)) {
+        struct stat status {};
+        if (lstat(file.path().c_str(), &status) == 0) bytes += static_cast<double>(status.st_blocks) * 512;
+    }
+    return bytes;
+}
+
+// Files that come and go: a thousand are there at any time.
+void churn(const Options& options, Report& report) {
+    constexpr size_t held = 1000, size = 16 << 10;
+    std::string disk = options.folder + "/disk";
+    std::filesystem::remove_all(disk);
+    Parts parts(disk, uint64_t{512} << 20);  // a few times what is held
+    Buffer buffer(size);
+    memset(buffer.memory.get(), 'c', size);
+    double index = 0, segments = 0;
+    auto took = seconds([&] {
+        for (size_t i = 0; i < options.churn; ++i) {
+            disks::Entry entry{{sample_file(i), {size, 1, 1}, 0}, {buffer.memory.get(), size}};
+            if (parts.cache->take({&entry, 1}, {}) != 1) give_up("the disk takes nothing");
+            if (i >= held) need(parts.disks->drop_file(sample_file(i - held)));
+            if (i == options.churn / 5)
+                index = bytes_below(disk + "/index"), segments = bytes_below(disk + "/segments");
+        }
+    });
+    report.add("churn_index_growth", "end to a fifth", "lower", "", {bytes_below(disk + "/index") / index}, {});
+    report.add("churn_segments_growth", "end to a fifth", "lower", "", {bytes_below(disk + "/segments") / segments},
+               {});
+    report.add("churn_rate", "files/s", "higher", "", {static_cast<double>(options.churn) / took}, {});
+    std::filesystem::remove_all(disk);
+}
+
 double resident_mib() {
     std::ifstream statm("/proc/self/statm");
     double total = 0, resident = 0;
@@ -319,6 +405,7 @@ int main(int argc, char** argv) {
     app.add_option("--threads", options.threads, "readers, and workers of staging and cp")->capture_default_str();
     app.add_option("--runs", options.runs, "medians of so many")->capture_default_str()->check(CLI::PositiveNumber);
     app.add_option("--start", options.start, "records of the index that is opened; 0: none")->capture_default_str();
+    app.add_option("--churn", options.churn, "files that come and go; 0: none")->capture_default_str();
     app.add_option("--json", options.json, "also write the figures to this file");
     CLI11_PARSE(app, argc, argv);
     Report report;
@@ -326,6 +413,8 @@ int main(int argc, char** argv) {
         for (size_t size : {4 << 10, 16 << 10, 128 << 10}) small_files(options, size, report);
     }
     for (size_t size : {128 << 10, 1 << 20}) hit_latency(options, size, report);
+    epochs(options, report);
+    if (options.churn > 0) churn(options, report);
     if (options.start > 0) start_up(options, report);
     return options.json.empty() || report.write(options.json) ? 0 : 1;
 }

@@ -37,6 +37,13 @@ TEST_F(Fault, ShortTransfersAreCutAndNotErrors) {
     EXPECT_EQ(limit("disk.read", 4096), 4096u);
 }
 
+TEST_F(Fault, ThatAnOperationEndsLateIsAQuestionOfItsOwn) {
+    ASSERT_TRUE(arm("disk.read=hang:200*1").ok());
+    EXPECT_EQ(hit("disk.read"), 0);
+    EXPECT_EQ(hang("disk.read"), 200);
+    EXPECT_EQ(hang("disk.read"), 0);
+}
+
 TEST_F(Fault, BadSpecsAreNamedAndChangeNothing) {
     ASSERT_TRUE(arm("a=EIO").ok());
     for (const char* bad : {"b", "=EIO", "b=EWHAT", "b=EIO@x", "b=EIO*", "b=short:", "b=delay:-1"}) {

@@ -3,7 +3,8 @@ what was flushed is sure to be there afterwards.
 
 The disk is a device mapper target that logs every write in the order in which the device completed it, with its flushes
 (dm-log-writes). After each kill the file system is made again from the log: everything up to the last flush before the kill,
-and of what was written behind that some, torn or not at all, by chance. The journal, the segment files, the index and the
+and of what was written behind that some, torn or not at all, by chance. A device writes 4 KiB, aligned, whole or not at all:
+the superblock of ext4, which has a checksum and no copy that a mount looks for, would not bear less. The journal, the segment files, the index and the
 files of the backing store all lie on it.
 """
 import os
@@ -14,12 +15,12 @@ import sys
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from guest.shell import PATIENCE, run as command    # noqa: E402
+from guest.shell import PATIENCE, CommandFailed, run as command    # noqa: E402
 from guest.suite import Suite, expect               # noqa: E402
 
 NAME, PATH = "powercut", "/srv/powercut"
 SAFE, LIVE, LOG = (f"/dev/shm/powercut.{part}" for part in ("safe", "live", "log"))
-SIZE, LOG_SIZE, SECTOR = 128 << 20, 2 << 30, 512
+SIZE, LOG_SIZE, SECTOR, WHOLE = 128 << 20, 2 << 30, 512, 8
 FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
 MAGIC = 0x6a736677736872
 os.environ["DM_DISABLE_UDEV"] = "1"                 # which does not run in the guest: dmsetup makes the node itself
@@ -61,6 +62,12 @@ def entries():
                 at += sectors * SECTOR
 
 
+def torn(sector, sectors, chance):
+    """So many of its sectors, up to a border of what is written whole."""
+    borders = [at - sector for at in range(sector - sector % WHOLE + WHOLE, sector + sectors, WHOLE)]
+    return chance.choice([0, *borders, sectors])
+
+
 def replay(chance):
     """Brings what is safe up to the mark, and a part of what was written between it and the next flush. How much of each."""
     safe = open(SAFE, "r+b")
@@ -74,7 +81,7 @@ def replay(chance):
             break
         if flags & DISCARD or sectors == 0:
             continue
-        kept = sectors if not marked else chance.choice((0, sectors, chance.randint(0, sectors)))
+        kept = sectors if not marked else chance.choice((0, sectors, torn(sector, sectors, chance)))
         flushed += not marked
         lost += kept != sectors
         log.seek(at)
@@ -101,7 +108,11 @@ def rounds(number):
     program = os.path.join(tools, "../unit/burstbuffer/writeback/writeback_crash_test")
     environment = {**os.environ, "FABRIC_TEST_DISK": PATH, "FABRIC_CRASH_ROUNDS": str(number),
                    "FABRIC_CRASH_CUT": f"{sys.executable} {os.path.abspath(__file__)}"}
-    shown = command(program, "--gtest_brief=1", "--gtest_filter=WriteBackCrash.*", env=environment, timeout=3600 * PATIENCE)
+    try:
+        shown = command(program, "--gtest_brief=1", "--gtest_filter=WriteBackCrash.*", env=environment, timeout=3600 * PATIENCE)
+    except CommandFailed:
+        print(command("dmesg")[-2000:], flush=True)     # why a file system was not mounted, if that was it
+        raise
     cuts = [line.split() for line in shown.splitlines() if line.startswith("cut ")]
     expect(len(cuts) == number, f"{len(cuts)} cuts in {number} rounds:\n{shown[-2000:]}")
     lost = sum(int(words[5]) for words in cuts)

@@ -61,6 +61,24 @@ def hog(held, ready, go):
     go.wait()
 
 
+def read_or_why(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError as error:
+        return f"({error})\n"
+
+
+def show_stacks(pids):
+    """What each thread of the processes waits for, and how much memory there is: where a deadlock stands."""
+    for pid in pids:
+        for task in sorted(os.listdir(f"/proc/{pid}/task"), key=int) if os.path.exists(f"/proc/{pid}") else []:
+            base = f"/proc/{pid}/task/{task}"
+            print(f"-- {pid}/{task} {read_or_why(base + '/comm').strip()}\n{read_or_why(base + '/stack')}", end="", flush=True)
+    names = ("MemFree", "MemAvailable", "Dirty", "Writeback:", "NFS_Unstable", "Mlocked", "Shmem:")
+    print("".join(line for line in read_or_why("/proc/meminfo").splitlines(True) if line.startswith(names)), end="", flush=True)
+
+
 def save_under_pressure(server, backing):
     make_group()
     # The images lie in memory: what they grow by would not be the jobs'.
@@ -78,7 +96,9 @@ def save_under_pressure(server, backing):
         for one in jobs:
             one.start()
         for one in jobs:
-            one.join(400 * PATIENCE)
+            one.join(200 * PATIENCE)
+        if any(one.is_alive() for one in jobs):
+            show_stacks([server.pid, presses.pid, *(one.pid for one in jobs)])
         go.set()
         presses.join(60)
         expect_equal([result.value for result in results], [1, 1], "jobs that ended with their bytes right (1)")

@@ -56,26 +56,64 @@ TEST_F(DisksTest, ChunksSpreadByWeightAndAreFoundAgain) {
     EXPECT_EQ(right(), keys);
 }
 
-TEST_F(DisksTest, ADiskThatHangsIsSetAsideAndTakenBack) {
+// A read of a disk that hangs, with memory that may be left to it.
+struct LeftRead : Read {
+    explicit LeftRead(const ChunkKey& chunk) {
+        key = chunk;
+        size = mib;
+        to = memory.data();
+        released = this;
+        finished = [](Read& read) { static_cast<LeftRead&>(read).done.count_down(); };
+    }
+    Memory memory{mib};
+    std::latch done{1};
+    std::atomic<int> releases{0};
+};
+
+TEST_F(DisksTest, WhoWaitsForADiskThatHangsGoesOnWithoutIt) {
     for (DiskOptions& one : options) {
         one.hung_after = 1;
         one.health.rests = 1000;
     }
     open();
     fill();
-    uint32_t key = key_on(1);
-    ASSERT_TRUE(fault::arm("store.read.d1=delay:5000*1").ok());
-    std::optional<std::string> late;
-    std::jthread waits([&] { late = read(sample_key(key)); });
-    Disk& hung = *disks->all()[1];
-    ASSERT_TRUE(eventually([&] { return !hung.usable(); }));
-    // Nobody else waits for it.
-    EXPECT_EQ(read(sample_key(key)), std::nullopt);
-    EXPECT_FALSE(disks->find(sample_key(key)));
-    waits.join();
-    EXPECT_EQ(late, content(key)) << "late, but right";
-    ASSERT_TRUE(eventually([&] { return hung.usable(); }));
-    EXPECT_EQ(right(), keys);
+    Disk& reads = *disks->all()[0];
+    Disk& writes = *disks->all()[1];
+    std::string large = random_bytes(mib, 1);
+    uint64_t number = 1000;
+    while (disks->home(sample_key(number)) != 0) ++number;
+    ASSERT_TRUE(put(sample_key(number), large));
+    uint64_t other = 2000;
+    while (disks->home(sample_key(other)) != 1) ++other;
+    ASSERT_TRUE(fault::arm("store.read.d0=hang:5000*2 store.write.d1=hang:5000*1").ok());
+    LeftRead direct(sample_key(number));
+    direct.release = [](void* read) { ++static_cast<LeftRead*>(read)->releases; };
+    ASSERT_TRUE(disks->start(direct));
+    std::jthread copied([&] { EXPECT_EQ(read(sample_key(key_on(0))), std::nullopt); });
+    std::jthread put_goes_elsewhere([&] {
+        EXPECT_TRUE(put_dirty(sample_key(other), large).ok());
+        EXPECT_NE(disks->find(sample_key(other))->disk, &writes);
+    });
+    direct.done.wait();
+    EXPECT_TRUE(reads.store().hung()) << "the disk has not answered yet";
+    EXPECT_EQ(direct.outcome, Read::Outcome::failed);
+    EXPECT_EQ(direct.status.errno_value(), EIO);
+    EXPECT_NE(direct.status.message().find(reads.folder()), std::string::npos) << direct.status.message();
+    EXPECT_TRUE(direct.memory_left);
+    EXPECT_EQ(direct.releases, 0);
+    copied.join();
+    put_goes_elsewhere.join();
+    EXPECT_FALSE(reads.usable());
+    EXPECT_FALSE(writes.usable());
+    EXPECT_TRUE(writes.store().hung());
+    EXPECT_GT(pool.lent(), 0U) << "the disk still has the buffer of the read that is copied";
+    EXPECT_EQ(read(sample_key(number)), std::nullopt) << "nobody else waits for it";
+    ASSERT_TRUE(eventually([&] { return direct.releases == 1; }));
+    ASSERT_TRUE(eventually([&] { return reads.usable() && writes.usable(); }));
+    EXPECT_EQ(pool.lent(), 0U);
+    EXPECT_EQ(read(sample_key(number)), large);
+    EXPECT_EQ(read(sample_key(other)), large);
+    EXPECT_EQ(right(), keys) << "what was left is where it was";
 }
 
 TEST_F(DisksTest, NothingIsLostToReadersWhenWeightsAndDisksChange) {

@@ -90,6 +90,17 @@ TEST_F(SegmentsTest, AfterAStartWhatIsInUseIsKeptAndTheRestReused) {
     EXPECT_EQ(usage.live, (256 + 10 + 20 + 256) * Place::block_size);
 }
 
+TEST_F(SegmentsTest, WhatWasFreeAtAStartIsReusedWhoeverReadsMeanwhile) {
+    open();
+    add(256), add(256);
+    open();
+    Grace::Token reader = segments->grace().enter();
+    EXPECT_EQ(add(256).segment, 1U);
+    EXPECT_EQ(add(256).segment, 2U);
+    Grace::leave(reader);
+    EXPECT_EQ(segments->usage().allocated, 2 * mib);
+}
+
 TEST_F(SegmentsTest, AFullFileSystemIsToldAsSuchAndLeavesNothingBehind) {
     open();
     ASSERT_TRUE(fault::arm("store.preallocate=ENOSPC*1").ok());

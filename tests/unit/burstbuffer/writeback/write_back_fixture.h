@@ -58,6 +58,7 @@ class WriteBackFixture {
             disks[i].reserve = 0;
             disks[i].segment_size = 2 * mib;
             disks[i].capacity = capacity;
+            disks[i].hung_after = hung_after;
         }
         auto opened = disks::Disks::open(disks, *engine_, pool_);
         ASSERT_TRUE(opened.ok()) << opened.status().message();
@@ -128,6 +129,7 @@ class WriteBackFixture {
     std::function<uint64_t()> read_so_far;
     uint64_t capacity = 0;
     size_t disk_count = 1;
+    unsigned hung_after = 10;  // seconds
     fs::FilesystemPtr filesystem;
     std::unique_ptr<WriteBack> all;
 

@@ -71,6 +71,48 @@ TEST_F(WriteBackTest, ACommitIsLostOnAllDisksOrNone) {
     EXPECT_EQ(bench.at_backing(file), std::string(16 * 4096, 'o'));
 }
 
+// Two disks hang without an error: one with bytes that a client reads, one at the sync of a commit.
+TEST_F(WriteBackTest, ADiskThatHangsEndsCallsWithAnErrorAndLosesNothing) {
+    bench.disk_count = 2;
+    bench.hung_after = 1;
+    bench.open();
+    std::vector<WriteBackFixture::Opened> files;
+    std::string bytes(3 * 4096 + 100, 'd');
+    arm("drain.open=EIO");
+    for (int i = 0; i < 8; ++i) {
+        files.push_back(bench.file(std::to_string(i)));
+        write_durably(files.back(), bytes);
+    }
+    unsigned told = 0;
+    bench.all->on_loss([&](const Status&) { ++told; });
+    arm("drain.open=EIO store.read.disk=hang:4000 store.sync.disk1=hang:4000*1");
+    std::jthread syncs([&] {
+        auto file = bench.file("b");
+        for (uint64_t i = 0; i < 8; ++i) write(file, bytes, i * bytes.size());  // on both disks
+        EXPECT_EQ(bench.all->commit(file.id).errno_value(), EIO);
+        EXPECT_EQ(told, 1U);
+        EXPECT_EQ(bench.read(file), std::string(8 * bytes.size(), '\0')) << "its writer was told";
+    });
+    unsigned not_read = 0;
+    for (const auto& file : files) {
+        std::string got(bytes.size(), '?');
+        Status read = bench.all->read(file.id, file.fd.get(), 0, got.size(), got.data());
+        if (read.ok()) {
+            EXPECT_EQ(got, bytes);
+            continue;
+        }
+        ++not_read;
+        EXPECT_EQ(read.errno_value(), EIO);
+        EXPECT_NE(read.message().find("disk " + folder.path() + "/disk"), std::string::npos) << read.message();
+        EXPECT_NE(read.message().find("does not answer"), std::string::npos) << read.message();
+    }
+    EXPECT_GT(not_read, 0U) << "no file was on the disk that hangs";
+    syncs.join();
+    arm("");
+    ASSERT_TRUE(bench.drained());
+    for (const auto& file : files) EXPECT_EQ(bench.at_backing(file), bytes);
+}
+
 // What covers a piece altogether, and is not durable yet, must not end it.
 TEST_F(WriteBackTest, OnlyWhatIsDurableSupersedes) {
     auto file = bench.file("a");
@@ -204,6 +246,21 @@ TEST_F(WriteBackTest, TheRateGivesWay) {
     write_durably(other, std::string(100000, 'y'));
     EXPECT_TRUE(bench.all->flush(other.id).ok());
     EXPECT_EQ(bench.at_backing(other), std::string(100000, 'y'));
+}
+
+// The drain may do next to nothing, and a writer goes on and on: what is first is drained all the same.
+TEST_F(WriteBackTest, TheOldestIsDrainedWhileOthersAreWritten) {
+    bench.options.drain_rate = 1;
+    bench.options.max_age = std::chrono::milliseconds(200);
+    bench.open();
+    auto first = bench.file("first"), others = bench.file("others");
+    write_durably(first, std::string(100000, 'x'));
+    auto late = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    for (uint64_t i = 0; bench.all->dirty(first.id) && std::chrono::steady_clock::now() < late; ++i) {
+        write_durably(others, std::string(4096, 'y'), i % 1000 * 4096);
+    }
+    ASSERT_FALSE(bench.all->dirty(first.id));
+    EXPECT_EQ(bench.at_backing(first), std::string(100000, 'x'));
 }
 
 TEST_F(WriteBackTest, WhatNobodyCommitsIsDrainedToo) {
