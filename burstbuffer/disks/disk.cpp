@@ -36,7 +36,7 @@ Result<std::unique_ptr<Disk>> Disk::open(const DiskOptions& options, io::Engine&
                                  .spare_segments = options.spare_segments,
                                  .index = options.index,
                                  .on_failure = [self = disk.get()](const Status& status) { self->failed(status); }},
-                                engine, pool);
+                                options.engine != nullptr ? *options.engine : engine, pool);
     if (!store.ok()) return store.status();
     disk->store_ = std::move(store).value();
     disk->probe_path_ = options.folder + "/PROBE";

@@ -29,6 +29,8 @@ struct DiskOptions {
     // Seconds, at most store::InFlight::longest: a transfer that takes longer means that the disk hangs, and who waits
     // for it goes on without it.
     unsigned hung_after = 10;
+    // Outlives the disk. Its own: what waits in it for a disk that hangs holds up no other's. Null: the one of all.
+    io::Engine* engine = nullptr;
 };
 
 // Thread safe. A thread of its own tries it again while it rests.

@@ -53,7 +53,9 @@ Result<std::unique_ptr<Node>> Node::start(const Settings& settings, fs::Filesyst
     if (!engine.ok()) return engine.status();
     node->engine_ = std::move(engine).value();
     node->pool_ = std::make_unique<io::BufferPool>(io::BufferPool::Options{.limit = settings.buffer_memory});
-    Result<std::unique_ptr<disks::Disks>> disks = disks::Disks::open(settings.disks, *node->engine_, *node->pool_);
+    Result<std::vector<disks::DiskOptions>> with_engines = node->give_engines(settings.disks);
+    if (!with_engines.ok()) return with_engines.status();
+    Result<std::unique_ptr<disks::Disks>> disks = disks::Disks::open(*with_engines, *node->engine_, *node->pool_);
     if (!disks.ok()) return disks.status();
     node->disks_ = std::move(disks).value();
     auto open = [&filesystems](const fs::FileId& file, int flags) -> Result<UniqueFd> {
@@ -89,6 +91,19 @@ Result<std::unique_ptr<Node>> Node::start(const Settings& settings, fs::Filesyst
                   usage.capacity);
     }
     return node;
+}
+
+// One disk has the node's; several share its lanes out.
+Result<std::vector<disks::DiskOptions>> Node::give_engines(std::vector<disks::DiskOptions> disks) {
+    if (disks.size() < 2) return disks;
+    auto lanes = static_cast<unsigned>(std::max<size_t>(engine_->lanes() / disks.size(), 1));
+    for (disks::DiskOptions& disk : disks) {
+        Result<std::unique_ptr<io::Engine>> engine = io::Engine::start({.lanes = lanes});
+        if (!engine.ok()) return engine.status();
+        disk.engine = engine->get();
+        disk_engines_.push_back(std::move(engine).value());
+    }
+    return disks;
 }
 
 Node::~Node() = default;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "burstbuffer/cache/cache.h"
 #include "burstbuffer/cache/file_backing.h"
@@ -28,8 +29,10 @@ class Node {
 
   private:
     Node() = default;
+    Result<std::vector<disks::DiskOptions>> give_engines(std::vector<disks::DiskOptions> disks);
 
     std::unique_ptr<io::Engine> engine_;
+    std::vector<std::unique_ptr<io::Engine>> disk_engines_;
     std::unique_ptr<io::BufferPool> pool_;
     std::unique_ptr<disks::Disks> disks_;
     std::unique_ptr<cache::FileBacking> backing_;
