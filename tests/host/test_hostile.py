@@ -1,5 +1,6 @@
 """Single hostile calls: each once ended a server, or let it read and write memory that is not the call's."""
 import os
+import resource
 
 import case
 import gateway as gw
@@ -167,6 +168,21 @@ class Hostile(case.GatewayCase):
                     client.connection.call(nfs4.NFS_PROGRAM, 4, 1, arguments, timeout=20)
                 except (rpc.RpcError, rpc.Closed):
                     client = self.v40()
+
+    def test_writes_longer_than_their_message(self):
+        """The length that such a WRITE claims is not allocated: a server that may not have as much memory goes on."""
+        handle = self.v3().walk("file")
+        room = self.gateway.virtual_size() + (1 << 30)
+        before = resource.prlimit(self.gateway.pid, resource.RLIMIT_AS, (room, resource.RLIM_INFINITY))
+        try:
+            for claimed in (2**31 - 16, 2**31, 2**32 - 16, 2**32 - 4):
+                arguments = Packer().opaque(handle).u64(0).u32(claimed).u32(nfs3.UNSTABLE).u32(claimed).raw(b"b" * 400).bytes()
+                with rpc.Connection(self.gateway.nfs_port) as connection:
+                    with self.assertRaises((rpc.RpcError, rpc.Closed)):
+                        connection.call(nfs3.NFS_PROGRAM, 3, nfs3.WRITE, arguments, timeout=20)
+        finally:
+            self.assertTrue(self.gateway.alive())
+            resource.prlimit(self.gateway.pid, resource.RLIMIT_AS, before)
 
     def test_record_marks(self):
         before = self.gateway.rss()

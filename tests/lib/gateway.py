@@ -496,6 +496,10 @@ class Gateway:
         """Resident bytes."""
         return int(re.search(r"VmRSS:\s+(\d+) kB", self._proc("status")).group(1)) * 1024
 
+    def virtual_size(self):
+        """Bytes of address space."""
+        return int(re.search(r"VmSize:\s+(\d+) kB", self._proc("status")).group(1)) * 1024
+
     def cpu_seconds(self):
         """User and system time of the process so far (resolution: one clock tick, 10 ms)."""
         fields = self._proc("stat").rpartition(")")[2].split()

@@ -4,8 +4,8 @@
     run_scenarios.py --rogue PROGRAM [--only [SERVER/]NAME,...] [--fuzz SECONDS [--seed N]]
 
 The servers are on FSAL MEM, which needs no credentials: "at-once", "later", whose reads and writes complete later, so that
-requests are suspended, "narrow", which has few workers, and "scarce", whose device gives it few objects. Exit status: 0 all
-passed, 1 not all, 77 there are no verbs here.
+requests are suspended, "narrow", which has few workers and whose first connection event is gone when it is read (gone_event.c), and
+"scarce", whose device gives it few objects. Exit status: 0 all passed, 1 not all, 77 there are no verbs here.
 """
 import argparse
 import os
@@ -28,7 +28,7 @@ FEW_WORKERS = ["withheld-data"]
 CGROUP = pathlib.Path("/sys/fs/cgroup/rogue")
 
 
-def servers():
+def servers(rogue):
     """(name, arguments of Gateway, does it run the scenario)"""
     limit = {"RPC_Max_RDMA_Connections": 8}
     at_once = {"blocks": {"MEM": {"Inode_Size": 0x200000}}, "core": limit}
@@ -36,7 +36,8 @@ def servers():
              "fsal_options": {"Async_Delay": 1000, "Async_Type": "fixed"}}
     in_cgroup = ["sh", "-c", f'echo $$ > {CGROUP}/cgroup.procs && exec "$@"', "sh"]
     scarce = {"blocks": {"MEM": {"Inode_Size": 0x200000}}, "wrapper": in_cgroup}
-    narrow = {"blocks": {"MEM": {"Inode_Size": 0x200000}}, "core": {**limit, "RPC_Ioq_ThrdMax": 16}}
+    narrow = {"blocks": {"MEM": {"Inode_Size": 0x200000}}, "core": {**limit, "RPC_Ioq_ThrdMax": 16},
+              "environment": {"LD_PRELOAD": str(pathlib.Path(rogue).resolve().parent / "libgone_event.so")}}
     return [("at-once", at_once, lambda name: name not in ONLY_LATER + FEW_WORKERS),
             ("later", later, lambda name: name in LATER), ("narrow", narrow, lambda name: name in FEW_WORKERS),
             ("scarce", scarce, lambda name: name in FEW_OBJECTS)]
@@ -149,7 +150,7 @@ def main():
         return 77
     names, wanted = names_of(options)
     passed = failed = 0
-    for kind, arguments, runs in servers():
+    for kind, arguments, runs in servers(options.rogue):
         if kind not in options.servers.split(","):
             continue
         jobs = [("fuzz", ["--seed", str(options.seed), "--seconds", str(options.fuzz)])] if options.fuzz else \
