@@ -86,6 +86,7 @@ void Connection::connect() {
     parameters.private_data = options_.private_data.data();
     parameters.private_data_len = static_cast<uint8_t>(options_.private_data.size());
     check(rdma_connect(id_.get(), &parameters) == 0, reason("rdma_connect"));
+    if (options_.give_up) return;
     rdma_cm_event event = await_event(RDMA_CM_EVENT_ESTABLISHED);
     // In an event the values are from the receiver's side: what the server initiates is what we respond to.
     granted_initiator_depth_ = event.param.conn.responder_resources;

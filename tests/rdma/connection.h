@@ -36,6 +36,7 @@ struct ConnectionOptions {
     uint32_t receive_size = 16384;  // bytes of each
     uint8_t reads = 16;             // RDMA READs of the peer that we answer at once, as we offer
     Bytes private_data = {};        // of the connection request (RFC 8797), at most 56 bytes
+    bool give_up = false;           // go without the answer to the request
 };
 
 /// Not thread safe. Throws Failure when the connection cannot be made; later trouble shows as `closed()`.

@@ -1,5 +1,6 @@
-// Preloaded into a server: once, the event that a thread was woken for is gone before it is read, as when another thread
-// destroys the event's connection in between. What rdma_get_cm_event() says then: rdma_get_cm_event(3), O_NONBLOCK.
+// Preloaded into a server: once, the event that a thread was woken for is gone before it is read, as when another
+// thread destroys the event's connection in between. What rdma_get_cm_event() says then: rdma_get_cm_event(3),
+// O_NONBLOCK.
 #include <dlfcn.h>
 #include <errno.h>
 #include <rdma/rdma_cma.h>

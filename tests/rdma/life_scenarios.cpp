@@ -25,8 +25,8 @@ uint64_t pinned(const ServerOptions& server) {
     throw Failure("the server is gone");
 }
 
-/// Waits until the server has no more pinned than `limit`: less long than the connection manager waits for a peer that is gone.
-/// Polls, since a release gives no sign.
+/// Waits until the server has no more pinned than `limit`: less long than the connection manager waits for a peer that
+/// is gone. Polls, since a release gives no sign.
 void await_unpinned(const ServerOptions& server, uint64_t limit, const std::string& what) {
     auto deadline = std::chrono::steady_clock::now() + milliseconds(20'000);
     uint64_t now = pinned(server);
@@ -87,6 +87,19 @@ void silent_connections(const ServerOptions& server) {
         if (i % 3) connection.break_queue_pair();
     }
     await_unpinned(server, 0, "20 silent connections");
+}
+
+/// Peers that are gone before their connection is made: the server's threads go on for all others.
+void given_up_connections(const ServerOptions& server) {
+    for (int i = 0; i < 40; ++i) {
+        Connection given_up(server.rdma, {.memory = 4096, .receives = 4, .give_up = true});
+        if (i % 2) std::this_thread::sleep_for(milliseconds(2));
+    }
+    await_unpinned(server, 0, "40 connections that were given up");
+    Client client(server);
+    Bytes handle = client.create("given-up"), data = pattern(3, 100'000);
+    client.write(handle, 0, data);
+    check(client.read(handle, 0, 100'000) == data, "other bytes after connections that were given up");
 }
 
 /// Many READs in flight, of different bytes: each gets its own. With an FSAL that answers later, a request waits
@@ -361,6 +374,7 @@ std::vector<Scenario> life_scenarios() {
         {"reconnects", "a connection that ends gives its memory back", reconnects},
         {"abrupt-ends", "connections that go away in mid-transfer leave nothing behind", abrupt_ends, true},
         {"silent-connections", "connections that never call", silent_connections, true},
+        {"given-up-connections", "connections whose peer is gone before they are made", given_up_connections, true},
         {"reads-in-flight", "64 READs at once, each with its own bytes", reads_in_flight},
         {"writes-in-flight", "48 WRITEs at once, each with its own bytes", writes_in_flight},
         {"read-depth", "several RDMA READs at once, as offered", read_depth},
