@@ -54,6 +54,8 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options) {
 // when nothing waits.
 Engine::~Engine() {
     while (budget_.used() != 0 || budget_.waiting() != 0) usleep(1000);
+    // All threads end before the first lane goes: one may still be waking another lane up.
+    for (const auto& lane : lanes_) lane->stop();
 }
 
 // Calls that move no data still take their place in the queue, or an endless number could be in flight.

@@ -52,7 +52,9 @@ Result<std::unique_ptr<Lane>> Lane::start(unsigned index, unsigned depth, void (
     return lane;
 }
 
-Lane::~Lane() {
+Lane::~Lane() { stop(); }
+
+void Lane::stop() {
     if (!thread_.joinable()) return;
     stopping_.store(true);
     if (uint64_t one = 1; ::write(wake_fd_.get(), &one, sizeof one) < 0)

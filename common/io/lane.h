@@ -24,6 +24,8 @@ class Lane {
     static Result<std::unique_ptr<Lane>> start(unsigned index, unsigned depth, void (*finished)(Request&));
     // Everything submitted completes first.
     ~Lane();
+    // Ends the thread when everything submitted is complete. Nothing may be submitted afterwards.
+    void stop();
 
     // Any thread. No allocation, no lock; one write(2) when the lane sleeps.
     void submit(Request& request);
